@@ -44,7 +44,7 @@ class AccessTest : public ::testing::Test {
   HandClock clock_;
 };
 
-TEST_F(AccessTest, OneTokenALineLetsIn) {
+TEST_F(AccessTest, EachLineOfTheTokenFileIsAToken) {
   write("first\r\n\nsecond");
   const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
   const net::Handler handler = guarded(ok_, {.tokens = tokens.get()});
@@ -54,7 +54,7 @@ TEST_F(AccessTest, OneTokenALineLetsIn) {
     EXPECT_EQ(ask(handler, "/v2", wrong), 401) << wrong;
 }
 
-TEST_F(AccessTest, TokensAreReadThroughLinksAsAKubeletMakesThem) {
+TEST_F(AccessTest, TokenFileMayBeALinkAsInAMountedSecret) {
   for (const char* name : {"first", "second"}) {
     ASSERT_TRUE(fs_.make_directories(std::string("/") + name, 0755).ok());
     ASSERT_TRUE(os::write_file_atomically(fs_, std::string("/") + name + "/token", name).ok());
@@ -71,7 +71,7 @@ TEST_F(AccessTest, TokensAreReadThroughLinksAsAKubeletMakesThem) {
   EXPECT_EQ(TokenFile::open("/round", read_, clock_).error().code(), Code::kInvalid);
 }
 
-TEST_F(AccessTest, HealthAndStateNeedNothing) {
+TEST_F(AccessTest, HealthAndStatePathsNeedNoCredentials) {
   write("secret");
   const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
   const net::Handler handler =
@@ -83,13 +83,13 @@ TEST_F(AccessTest, HealthAndStateNeedNothing) {
     EXPECT_EQ(ask(handler, path), 401) << path;
 }
 
-TEST_F(AccessTest, ClientCertificatesAreRequiredWhereAskedFor) {
+TEST_F(AccessTest, ClientCertificateIsRequiredIfConfigured) {
   const net::Handler handler = guarded(ok_, {.needs_client_certificate = true});
   EXPECT_EQ(ask(handler, "/v2"), 401);
   EXPECT_EQ(ask(handler, "/v2", "", "camera-7"), 200);
 }
 
-TEST_F(AccessTest, ReplacedTokensCountAfterASecond) {
+TEST_F(AccessTest, ChangedTokenFileTakesEffectAfterOneSecond) {
   write("old");
   const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
   write("new");
@@ -99,7 +99,7 @@ TEST_F(AccessTest, ReplacedTokensCountAfterASecond) {
   EXPECT_FALSE(tokens->knows("old"));
 }
 
-TEST_F(AccessTest, AFileThatGoesAwayOrIsEmptyLeavesTheLastTokens) {
+TEST_F(AccessTest, MissingOrEmptyTokenFileKeepsTheLastTokens) {
   write("secret");
   const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
   write("\n");
@@ -111,7 +111,7 @@ TEST_F(AccessTest, AFileThatGoesAwayOrIsEmptyLeavesTheLastTokens) {
   EXPECT_FALSE(tokens->knows(""));
 }
 
-TEST_F(AccessTest, WithoutATokenItDoesNotOpen) {
+TEST_F(AccessTest, TokenFileWithoutATokenIsRefused) {
   EXPECT_FALSE(TokenFile::open("/tokens", read_, clock_).ok());
   write("\n  \n");
   EXPECT_THAT(TokenFile::open("/tokens", read_, clock_).error().message(),

@@ -25,7 +25,7 @@ class BrokerTest : public ::testing::Test {
   const fs::path root_ = fs::path(::testing::TempDir()) / ("broker-" + std::to_string(::getpid()));
 };
 
-TEST_F(BrokerTest, ReadsItsFilesAsTheyAreNow) {
+TEST_F(BrokerTest, BrokerReadsTheCurrentFileContent) {
   const fs::path token = root_ / "token";
   replace(token, "first");
   const auto broker = Broker::start({token}).value();
@@ -37,7 +37,7 @@ TEST_F(BrokerTest, ReadsItsFilesAsTheyAreNow) {
   EXPECT_EQ(broker->read(token).error().code(), Code::kNotFound);
 }
 
-TEST_F(BrokerTest, OpensNoOtherFile) {
+TEST_F(BrokerTest, BrokerRefusesFilesThatWereNotListed) {
   const fs::path token = root_ / "token", other = root_ / "other";
   replace(token, "token");
   replace(other, "secret");
@@ -76,7 +76,7 @@ TEST_F(BrokerTest, RaisesTheOomScoreOfAChildOnly) {
   EXPECT_EQ(broker->sacrifice(1).error().code(), Code::kForbidden);
 }
 
-TEST_F(BrokerTest, EndsWithItsOwner) {
+TEST_F(BrokerTest, BrokerProcessEndsWithTheBrokerObject) {
   pid_t process = 0;
   {
     const auto broker = Broker::start({}).value();

@@ -32,7 +32,7 @@ Outcome parse_with_models(std::vector<std::string> arguments) {
   return parse(std::move(arguments));
 }
 
-TEST(ServeFlags, HaveDefaults) {
+TEST(ServeFlags, DefaultsApplyWithoutFlags) {
   const Outcome outcome = parse_with_models({});
   ASSERT_TRUE(outcome.parsed.flags) << outcome.err;
   const Flags& flags = *outcome.parsed.flags;
@@ -48,7 +48,7 @@ TEST(ServeFlags, HaveDefaults) {
   EXPECT_LT(flags.drain_delay_seconds + flags.drain_timeout_seconds, 30);
 }
 
-TEST(ServeFlags, SetWhatTheyName) {
+TEST(ServeFlags, EachFlagSetsItsOption) {
   const Outcome outcome =
       parse_with_models({"--http=0.0.0.0:80",      "--admin=:81",        "--io-threads=7",
                          "--connections-max=1",    "--body-bytes-max=2", "--header-bytes-max=3",
@@ -83,7 +83,7 @@ TEST(ServeFlags, SetWhatTheyName) {
   EXPECT_EQ(flags.log_level, "debug");
 }
 
-TEST(ServeFlags, RefuseWhatCannotBe) {
+TEST(ServeFlags, InvalidValuesAreRefusedWithTheFlagName) {
   for (const char* argument :
        {"--io-threads=257",      "--io-threads=-1",        "--connections-max=0",
         "--connections-max=-1",  "--connections-max=010",  "--connections-max=99999999999999999999",
@@ -103,13 +103,13 @@ TEST(ServeFlags, RefuseWhatCannotBe) {
   }
 }
 
-TEST(ServeFlags, NameAnUnknownFlagBeforeWhatIsMissing) {
+TEST(ServeFlags, UnknownFlagIsReportedBeforeAMissingFlag) {
   EXPECT_THAT(parse({"--bogus"}).err, HasSubstr("there is no flag --bogus"));
   EXPECT_THAT(parse({}).err, HasSubstr("--model-repository"));
   EXPECT_EQ(parse({}).parsed.exit_code, 2);
 }
 
-TEST(ServeFlags, SayThatThereIsNoGrpc) {
+TEST(ServeFlags, GrpcFlagIsRefused) {
   const Outcome outcome = parse_with_models({"--grpc=:9000"});
   EXPECT_FALSE(outcome.parsed.flags);
   EXPECT_EQ(outcome.parsed.exit_code, 2);
@@ -126,7 +126,7 @@ TEST(ServeFlags, HelpAndVersionSucceed) {
   EXPECT_THAT(parse({"--help"}).out, ::testing::Not(HasSubstr("--probe-load")));  // hidden
 }
 
-TEST(ServeFlags, StandInAFileToo) {
+TEST(ServeFlags, ConfigFileSetsFlagsAndTheCommandLineWins) {
   const std::string file = ::testing::TempDir() + "varda_serve_flags_test";
   std::ofstream(file) << "model-repository=/from/file\nhttp=file:1\nidle-timeout=nan\n";
   EXPECT_FALSE(parse({"--config", file}).parsed.flags);

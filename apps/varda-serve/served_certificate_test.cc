@@ -33,7 +33,7 @@ class ServedCertificateTest : public ::testing::Test {
   std::vector<net::TlsServer> used_;
 };
 
-TEST_F(ServedCertificateTest, ChangedFilesAreUsedOnce) {
+TEST_F(ServedCertificateTest, ChangedFilesAreAppliedOnce) {
   put("first");
   write("/ca.crt", "authority");
   ServedCertificate served(files_, read_served(files_, read_).value(), read_);
@@ -50,7 +50,7 @@ TEST_F(ServedCertificateTest, ChangedFilesAreUsedOnce) {
   EXPECT_EQ(used_.back().client_ca_pem, "another authority");
 }
 
-TEST_F(ServedCertificateTest, ATornPairKeepsTheLastGoodOne) {
+TEST_F(ServedCertificateTest, TornKeyPairKeepsTheLastGoodPair) {
   put("first");
   write("/ca.crt", "authority");
   ServedCertificate served(files_, read_served(files_, read_).value(), read_);
@@ -69,7 +69,7 @@ TEST_F(ServedCertificateTest, ATornPairKeepsTheLastGoodOne) {
   EXPECT_EQ(read_served(files_, read_).value().key_pem, next.key_pem);
 }
 
-TEST_F(ServedCertificateTest, WhatTheServerRefusesIsOfferedAgain) {
+TEST_F(ServedCertificateTest, CertificateRefusedByTheServerIsOfferedAgain) {
   put("first");
   write("/ca.crt", "authority");
   ServedCertificate served(files_, read_served(files_, read_).value(), read_);

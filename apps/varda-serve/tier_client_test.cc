@@ -62,7 +62,7 @@ class TierClientTest : public ::testing::Test {
       .ca = "/ca.crt", .certificate = "/tls.crt", .key = "/tls.key", .tokens = "/token"};
 };
 
-TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
+TEST_F(TierClientTest, ClientSendsTokenAndCertificateToTrustedTiersOnly) {
   const net::KeyPair own = ours_.certificate(), remote = ours_.certificate();
   write("/ca.crt", ours_.ca.certificate_pem);
   write("/tls.crt", own.certificate_pem);
@@ -81,7 +81,7 @@ TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
   EXPECT_EQ(ask(*client, *closed), "Bearer next of tier");
 }
 
-TEST_F(TierClientTest, SaysPlainlyWhyATierIsNotTrusted) {
+TEST_F(TierClientTest, ErrorNamesWhyATierIsNotTrusted) {
   const auto client = make_tier_client({}, {.ca = "/ca.crt"}, read_, clock_);
   const net::KeyPair good = ours_.certificate();
   const auto server =
@@ -104,7 +104,7 @@ TEST_F(TierClientTest, SaysPlainlyWhyATierIsNotTrusted) {
   EXPECT_EQ(ask(*client, *server), "none of ");
 }
 
-TEST_F(TierClientTest, WithoutTlsOfItsOwnItSendsTheTokenInTheOpen) {
+TEST_F(TierClientTest, ClientWithoutTlsSendsTheTokenOverPlainHttp) {
   write("/token", "first");
   const auto client = make_tier_client({}, {.tokens = "/token"}, read_, clock_);
   EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "Bearer first of ");

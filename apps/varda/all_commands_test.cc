@@ -99,7 +99,7 @@ std::vector<std::string> positionals(const CLI::App& command) {
   return out;
 }
 
-TEST(ConfigFileOfCommands, IsReadByEveryCommandThatRunsUntilItIsStopped) {
+TEST(CommandConfigFile, EveryDaemonCommandReadsAConfigFile) {
   EXPECT_THAT(daemons(), ::testing::UnorderedElementsAre(
                              std::vector<std::string>{"up"}, std::vector<std::string>{"apiserver"},
                              std::vector<std::string>{"operator"},
@@ -107,7 +107,7 @@ TEST(ConfigFileOfCommands, IsReadByEveryCommandThatRunsUntilItIsStopped) {
                              std::vector<std::string>{"artifacts", "serve"}));
 }
 
-TEST(ConfigFileOfCommands, SetsEveryFlagOfTheCommand) {
+TEST(CommandConfigFile, SetsEveryFlagOfTheCommand) {
   const os::testing::TestDirectory directory;
   for (const auto& path : daemons()) {
     Parser parser;
@@ -135,7 +135,7 @@ TEST(ConfigFileOfCommands, SetsEveryFlagOfTheCommand) {
   }
 }
 
-TEST(ConfigFileOfCommands, IsRefusedWithItsPlaceWhereItIsWrong) {
+TEST(CommandConfigFile, ErrorNamesFileAndLine) {
   const os::testing::TestDirectory directory;
   const struct {
     const char *text, *expected;
@@ -172,7 +172,7 @@ TEST(ConfigFileOfCommands, IsRefusedWithItsPlaceWhereItIsWrong) {
   }
 }
 
-TEST(ConfigFileOfCommands, ThatCannotBeReadIsAnError) {
+TEST(CommandConfigFile, UnreadableConfigFileIsAnError) {
   const os::testing::TestDirectory directory;
   for (const auto& path : daemons()) {
     EXPECT_THAT(Parser().parse(with(path, {"--config", directory / "missing"})),
@@ -182,7 +182,7 @@ TEST(ConfigFileOfCommands, ThatCannotBeReadIsAnError) {
   }
 }
 
-TEST(ConfigFileOfCommands, YieldsToTheCommandLine) {
+TEST(CommandConfigFile, CommandLineOverridesTheConfigFile) {
   const os::testing::TestDirectory directory;
   const std::string file =
       directory.write("up.conf",
@@ -226,7 +226,7 @@ TEST(Help, FitsTheTerminal) {
   }
 }
 
-TEST(Help, ShowsFewFlagsUntilAskedForAll) {
+TEST(Help, ShortHelpListsFewFlagsAndHelpAllListsEveryFlag) {
   for (const auto& path : daemons()) {
     Parser parser;
     const CLI::App& command = parser.command(path);
@@ -248,7 +248,7 @@ TEST(Help, ShowsFewFlagsUntilAskedForAll) {
   }
 }
 
-TEST(Help, IsACommandToo) {
+TEST(Help, HelpCommandAcceptsEveryCommandPath) {
   for (const auto& path : all_paths()) {
     Parser parser;
     EXPECT_EQ(parser.parse(with({"help"}, path)), "") << path.front();

@@ -57,7 +57,7 @@ TEST(DefaultDataDir, FollowsTheEnvironment) {
   }
 }
 
-TEST(Daemon, ChecksHowItLogs) {
+TEST(Daemon, DaemonRefusesUnknownLogLevelAndFormat) {
   Globals globals;
   app::Run chosen;
   std::function<Status()> before;
@@ -72,7 +72,7 @@ TEST(Daemon, ChecksHowItLogs) {
 }
 
 // A node is connected while either server has a watch of it.
-TEST(SessionSources, CountBothServers) {
+TEST(SessionSources, NodeIsConnectedWhileEitherServerHasASession) {
   cluster::NodeSessions sessions;
   std::vector<std::string> changes;
   sessions.on_change([&](const std::string& node) { changes.push_back(node); });

@@ -18,7 +18,7 @@ std::string parse_controllers(ControllerFlags& flags, const std::vector<std::str
   return testing::parse([&](CLI::App& parser) { add_controller_flags(parser, flags); }, arguments);
 }
 
-TEST(ControllerFlags, WithoutThemTheTableIsTheBuiltInOne) {
+TEST(ControllerFlags, DefaultFlagsKeepTheBuiltInServerTable) {
   ControllerFlags flags;
   ASSERT_EQ(parse_controllers(flags, {}), "");
   const hosting::Options options = model_options(flags, "").value(), usual;
@@ -29,7 +29,7 @@ TEST(ControllerFlags, WithoutThemTheTableIsTheBuiltInOne) {
   EXPECT_EQ(options.edge_network, usual.edge_network);
 }
 
-TEST(ControllerFlags, NameImagesAndTheNetwork) {
+TEST(ControllerFlags, FlagsSetImagesAndTheEdgeNetwork) {
   ControllerFlags flags;
   ASSERT_EQ(parse_controllers(flags, {"--serve-image=registry/serve:1",
                                       "--fetch-image=registry/varda:1", "--edge-network=hostport"}),
@@ -42,7 +42,7 @@ TEST(ControllerFlags, NameImagesAndTheNetwork) {
   EXPECT_THAT(parse_controllers(flags, {"--edge-network=bridge"}), HasSubstr("--edge-network"));
 }
 
-TEST(ControllerFlags, AnEntryOfTheFileStandsForItself) {
+TEST(ControllerFlags, ServerTableFileOverridesTheImageFlag) {
   const TestDirectory root;
   ControllerFlags flags;
   flags.serve_image = "registry/serve:1";
@@ -52,7 +52,7 @@ TEST(ControllerFlags, AnEntryOfTheFileStandsForItself) {
   EXPECT_EQ(options.serve_image, "registry/serve:1");
 }
 
-TEST(ReadServers, ChangesTheBuiltInTable) {
+TEST(ReadServers, FileOverridesEntriesOfTheBuiltInTable) {
   const TestDirectory root;
   root.write("..data/servers.yaml",
              "servers:\n  tensorflow: {image: 'own/tf:2', readyPath: /ready}\n");
@@ -73,7 +73,7 @@ TEST(ReadServers, EmptyTableChangesNothing) {
             hosting::builtin_servers().size());
 }
 
-TEST(ReadServers, NamesTheFileAndTheField) {
+TEST(ReadServers, ErrorNamesTheFileAndTheField) {
   const TestDirectory root;
   const std::pair<const char*, const char*> cases[] = {
       {"", "expected one YAML document"},
@@ -97,7 +97,7 @@ TEST(ReadServers, NamesTheFileAndTheField) {
   }
 }
 
-TEST(ReadServers, AFileThatCannotBeReadIsNamed) {
+TEST(ReadServers, ErrorNamesTheUnreadableFile) {
   const TestDirectory root;
   root.write("large", "servers: {} #" + std::string(1u << 20, 'x'));
   for (const char* name : {"missing", ".", "large"}) {

@@ -44,22 +44,22 @@ class MakeRoomForConnections : public ::testing::Test {
   }
 };
 
-TEST_F(MakeRoomForConnections, RaisesTheLimitAsFarAsItMust) {
+TEST_F(MakeRoomForConnections, SoftLimitIsRaisedOnlyAsFarAsNeeded) {
   EXPECT_EQ(room_within(256, 4000, 1000), (Room{1000, 1512}));
   EXPECT_EQ(room_within(256, 1512, 1000), (Room{1000, 1512}));
 }
 
-TEST_F(MakeRoomForConnections, LowersNothing) {
+TEST_F(MakeRoomForConnections, HigherSoftLimitIsNotLowered) {
   EXPECT_EQ(room_within(3000, 4000, 1000), (Room{1000, 3000}));
 }
 
-TEST_F(MakeRoomForConnections, TakesWhatTheHardLimitLeaves) {
+TEST_F(MakeRoomForConnections, HardLimitReducesTheConnectionCount) {
   EXPECT_EQ(room_within(256, 1400, 1000), (Room{888, 1400}));
   // Half of the files: the usual 512 for other files would leave almost no connections.
   EXPECT_EQ(room_within(256, 600, 1000), (Room{300, 600}));
 }
 
-TEST_F(MakeRoomForConnections, TakesAnyNumber) {
+TEST_F(MakeRoomForConnections, ZeroAndHugeConnectionCountsAreAccepted) {
   EXPECT_EQ(room_within(256, 4000, std::numeric_limits<std::size_t>::max()), (Room{3488, 4000}));
   EXPECT_EQ(room_within(256, 4000, 0), (Room{0, 512}));
 }

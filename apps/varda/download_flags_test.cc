@@ -41,7 +41,7 @@ std::string parse_download(DownloadFlags& flags, const std::vector<std::string>&
   return testing::parse([&](CLI::App& parser) { add_download_flags(parser, flags); }, arguments);
 }
 
-TEST(DownloadFlags, StandBeforeTheEnvironment) {
+TEST(DownloadFlags, FlagsOverrideProxyEnvironmentVariables) {
   const ProxyVariables environment(
       {{"http_proxy", "http://one:1"}, {"https_proxy", "http://two:2"}, {"no_proxy", "three"}});
   const net::ClientOptions from_environment = download_client_options({}).value();
@@ -59,7 +59,7 @@ TEST(DownloadFlags, StandBeforeTheEnvironment) {
   EXPECT_EQ(from_flags.proxies.none, "");
 }
 
-TEST(DownloadFlags, GoToAnotherProcessAsTheyAre) {
+TEST(DownloadFlags, ArgumentsRoundTripToAnotherProcess) {
   DownloadFlags flags;
   ASSERT_EQ(
       parse_download(flags, {"--http-proxy", "", "--no-proxy", "a,b", "--ca-file", "some/../ca.pem",
@@ -79,7 +79,7 @@ TEST(DownloadFlags, GoToAnotherProcessAsTheyAre) {
   EXPECT_THAT(arguments_of(DownloadFlags()), ElementsAre());
 }
 
-TEST(DownloadFlags, ArchivesOfThisMachineNeedToBeAllowed) {
+TEST(DownloadFlags, LoopbackSourcesNeedAllowSource) {
   const net::Ip loopback = net::parse_ip("127.0.0.1");
   EXPECT_NE(download_client_options({})->destinations->refusal(loopback), "");
   DownloadFlags flags;
@@ -92,7 +92,7 @@ TEST(DownloadFlags, ArchivesOfThisMachineNeedToBeAllowed) {
   EXPECT_THAT(*allow_source_arguments({"10.0.0.1"}), ElementsAre("--allow-source", "10.0.0.1"));
 }
 
-TEST(DownloadFlags, EveryVariableOfAProxyIsHandedOn) {
+TEST(DownloadFlags, ProxyEnvironmentContainsEveryProxyVariable) {
   const ProxyVariables environment({{"HTTPS_PROXY", "http://user:password@two:2"},
                                     {"all_proxy", "socks5://three:3"},
                                     {"NO_PROXY", ""}});
@@ -101,7 +101,7 @@ TEST(DownloadFlags, EveryVariableOfAProxyIsHandedOn) {
                           std::pair("NO_PROXY", ""), std::pair("all_proxy", "socks5://three:3")));
 }
 
-TEST(DownloadFlags, AWrongProxyIsNamedWithoutItsPassword) {
+TEST(DownloadFlags, ErrorAboutAProxyHidesThePassword) {
   const ProxyVariables none;
   const std::pair<DownloadFlags, const char*> cases[] = {
       {{.http_proxy = "socks5://user:secret@host:1"}, "--http-proxy"},
@@ -121,7 +121,7 @@ TEST(DownloadFlags, AWrongProxyIsNamedWithoutItsPassword) {
   EXPECT_THAT(options.error().message(), AllOf(HasSubstr("http_proxy"), Not(HasSubstr("secret"))));
 }
 
-TEST(DownloadFlags, CredentialsAreOneLineWithAColon) {
+TEST(DownloadFlags, ProxyCredentialsFileMustContainOneLineWithAColon) {
   const ProxyVariables none;
   const TestDirectory root;
   for (const char* text :
@@ -141,7 +141,7 @@ TEST(DownloadFlags, CredentialsAreOneLineWithAColon) {
   }
 }
 
-TEST(DownloadFlags, FilesThatCannotBeReadAreNamed) {
+TEST(DownloadFlags, ErrorNamesTheFlagOfAnUnreadableFile) {
   const ProxyVariables none;
   const TestDirectory root;
   root.write("large", std::string((1 << 20) + 1, ':'));
@@ -176,7 +176,7 @@ TEST(DownloadFlags, CertificatesAreReadThroughLinks) {
             "--ca-file: the file has no PEM certificate");
 }
 
-TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
+TEST(DirectoryCredentials, CredentialsAreReadFromAMountedSecret) {
   const TestDirectory root;
   root.write("secret/..2026/username", "me\n");
   root.write("secret/..2026/password", "secret");
@@ -200,7 +200,7 @@ TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
 }
 
 // The order of the directory's entries does not matter.
-TEST(DirectoryCredentials, LinksThatLeadNowhereAreNoKeys) {
+TEST(DirectoryCredentials, DanglingLinksAreIgnored) {
   const TestDirectory root;
   for (int i = 0; i < 20; ++i)
     std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
@@ -214,7 +214,7 @@ TEST(DirectoryCredentials, LinksThatLeadNowhereAreNoKeys) {
   EXPECT_EQ(credentials->token, "secret");
 }
 
-TEST(DirectoryCredentials, WhatIsMissingIsSaidWithoutValues) {
+TEST(DirectoryCredentials, ErrorNamesTheProblemWithoutSecretValues) {
   const TestDirectory root;
   DirectoryCredentials reader;
   root.write("half/username", "secret");

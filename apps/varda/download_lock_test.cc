@@ -17,7 +17,7 @@ const Context kPatient = Context::background();
 // The deadline has passed, so wait() fails if the turn is taken.
 Context impatient() { return Context::background().with_deadline(SteadyTime()); }
 
-TEST(DownloadLock, OneAtATimeHoldsADirectory) {
+TEST(DownloadLock, OnlyOneHolderLocksADirectory) {
   const TestDirectory root;
   {
     const DownloadLock held = DownloadLock::wait(kPatient, root / "model").value();
@@ -29,7 +29,7 @@ TEST(DownloadLock, OneAtATimeHoldsADirectory) {
   EXPECT_TRUE(DownloadLock::wait(impatient(), root / "model").ok());
 }
 
-TEST(DownloadLock, EverySpellingOfADirectoryIsTheSame) {
+TEST(DownloadLock, SpellingsOfADirectoryShareOneLock) {
   const TestDirectory root;
   const DownloadLock held = DownloadLock::wait(kPatient, root / "model").value();
   for (const char* spelling :
@@ -38,7 +38,7 @@ TEST(DownloadLock, EverySpellingOfADirectoryIsTheSame) {
         << spelling;
 }
 
-TEST(DownloadLock, AStopEndsTheWait) {
+TEST(DownloadLock, StopRequestEndsTheWait) {
   const TestDirectory root;
   const DownloadLock held = DownloadLock::wait(kPatient, root / "model").value();
   std::stop_source stop;
@@ -47,13 +47,13 @@ TEST(DownloadLock, AStopEndsTheWait) {
             Code::kCancelled);
 }
 
-TEST(DownloadLock, MakesTheParentDirectory) {
+TEST(DownloadLock, ParentDirectoryIsCreated) {
   const TestDirectory root;
   const DownloadLock held = DownloadLock::wait(kPatient, root / "deep/er/model").value();
   EXPECT_TRUE(std::filesystem::exists(root / "deep/er/.model.fetch.lock"));
 }
 
-TEST(DownloadLock, IsMovedWithItsLock) {
+TEST(DownloadLock, MovedLockStaysHeld) {
   const TestDirectory root;
   auto first = std::make_unique<DownloadLock>(DownloadLock::wait(kPatient, root / "model").value());
   const DownloadLock second = std::move(*first);
@@ -62,7 +62,7 @@ TEST(DownloadLock, IsMovedWithItsLock) {
 }
 
 // wait() succeeds without a lock, and the download reports the cause.
-TEST(DownloadLock, WhereNoLockCanBeMadeThereIsNoWait) {
+TEST(DownloadLock, WaitSucceedsIfTheLockFileCannotBeCreated) {
   const TestDirectory root;
   root.write("file", "");
   EXPECT_TRUE(DownloadLock::wait(kPatient, root / "file/model").ok());
@@ -72,7 +72,7 @@ TEST(DownloadLock, WhereNoLockCanBeMadeThereIsNoWait) {
   EXPECT_FALSE(std::filesystem::exists(root / "elsewhere"));
 }
 
-TEST(DownloadLock, AKilledHolderHoldsNothing) {
+TEST(DownloadLock, KilledHolderReleasesTheLock) {
   const TestDirectory root;
   const os::testing::Ended ended = os::testing::run_in_child([&] {
     const auto held = DownloadLock::wait(kPatient, root / "model");
@@ -85,7 +85,7 @@ TEST(DownloadLock, AKilledHolderHoldsNothing) {
 }
 
 // Each holder removes the lock file while others wait for it. Two must never hold the turn at once.
-TEST(DownloadLock, ManyTakeTurns) {
+TEST(DownloadLock, ConcurrentHoldersTakeTurns) {
   const TestDirectory root;
   std::atomic<int> inside = 0, most = 0, turns = 0;
   {

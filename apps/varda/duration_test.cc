@@ -24,12 +24,12 @@ TEST(ParseDuration, TakesNumbersWithAndWithoutUnits) {
   }
 }
 
-TEST(ParseDuration, RoundsNoPositiveTimeDownToNone) {
+TEST(ParseDuration, TinyPositiveTimesBecomeOneMillisecond) {
   for (const char* text : {"0.1ms", "0.0001s", "0.000000001h"})
     EXPECT_EQ(parse_duration("--wait", text).value(), milliseconds(1)) << text;
 }
 
-TEST(ParseDuration, RefusesWhatIsNoTime) {
+TEST(ParseDuration, InvalidTimesAreRefused) {
   const std::string huge(400, '9');
   for (const std::string& text : {std::string(),
                                   std::string("s"),

@@ -44,7 +44,7 @@ TEST(ApiLimits, EachFlagSetsItsLimit) {
   EXPECT_EQ(limits.api.handler_queue_max, 16u);
 }
 
-TEST(ApiLimits, StayWithoutFlags) {
+TEST(ApiLimits, DefaultsApplyWithoutFlags) {
   ApiLimits limits;
   const ApiLimits usual;
   ASSERT_EQ(parse_limits(limits, {}), "");
@@ -52,7 +52,7 @@ TEST(ApiLimits, StayWithoutFlags) {
   EXPECT_EQ(limits.http.idle_timeout, usual.http.idle_timeout);
 }
 
-TEST(Limits, ANumberIsDecimalAndPositive) {
+TEST(Limits, NumbersMustBeDecimalAndPositive) {
   for (const char* number :
        {"0", "-1", "-18446744073709551615", "+5", "010", "0x10", "1e3", "1.5", "5k", "5 ", " 5", "",
         "nan", "inf", "18446744073709551616", "99999999999999999999999999"}) {
@@ -77,7 +77,7 @@ TEST(Limits, ANumberIsDecimalAndPositive) {
   EXPECT_EQ(node.artifact_bytes_max, 0u);
 }
 
-TEST(Limits, ATimeIsFiniteAndOfADayAtMost) {
+TEST(Limits, TimesMustBeFiniteAndAtMostOneDay) {
   for (const char* seconds :
        {"0", "0.09", "-1", "86400.1", "1e9", "nan", "-nan", "inf", "5s", ""}) {
     ApiLimits limits;
@@ -88,7 +88,7 @@ TEST(Limits, ATimeIsFiniteAndOfADayAtMost) {
   }
 }
 
-TEST(NodeLimits, GoToAnotherProcessAsTheyAre) {
+TEST(NodeLimits, ArgumentsRoundTripToAnotherProcess) {
   NodeLimits limits;
   limits.archives.archive_bytes_max = 1;
   limits.archives.extracted_bytes_max = UINT64_MAX;
@@ -108,7 +108,7 @@ TEST(NodeLimits, GoToAnotherProcessAsTheyAre) {
 
 TEST(NodeLimits, DefaultsNeedNoArguments) { EXPECT_THAT(arguments_of(NodeLimits()), IsEmpty()); }
 
-TEST(ArchiveLimits, HaveTheFlagsOfNodes) {
+TEST(ArchiveLimits, ArchiveFlagsSetLimitsAndExcludeArtifactBytes) {
   artifact::Limits limits;
   ASSERT_EQ(parse_limits(limits, {"--archive-entries-max=7", "--archive-ratio-max=8"}), "");
   EXPECT_EQ(limits.entries_max, 7u);
@@ -116,7 +116,7 @@ TEST(ArchiveLimits, HaveTheFlagsOfNodes) {
   EXPECT_THAT(parse_limits(limits, {"--artifact-bytes-max=1"}), HasSubstr("--artifact-bytes-max"));
 }
 
-TEST(AuditFlags, WithoutAFileThereIsNoLog) {
+TEST(AuditFlags, NoAuditLogWithoutAFile) {
   AuditFlags flags;
   ASSERT_EQ(testing::parse([&](CLI::App& parser) { add_audit_flags(parser, flags); },
                            {"--audit-level=Request"}),
@@ -124,7 +124,7 @@ TEST(AuditFlags, WithoutAFileThereIsNoLog) {
   EXPECT_EQ(audit_options(flags).value(), std::nullopt);
 }
 
-TEST(AuditFlags, BecomeOptions) {
+TEST(AuditFlags, FlagsSetAuditOptions) {
   AuditFlags flags;
   const auto add = [&](CLI::App& parser) { add_audit_flags(parser, flags); };
   ASSERT_EQ(testing::parse(add, {"--audit-log=logs/../audit.jsonl", "--audit-level=Request",

@@ -33,7 +33,7 @@ class ModelAccessTest : public ::testing::Test {
       net::make_certificate(ca_, {.common_name = "camera", .hosts = {}}).value();
 };
 
-TEST_F(ModelAccessTest, ShowsTokenAndCertificateToATrustedServer) {
+TEST_F(ModelAccessTest, ClientSendsTokenAndCertificateToATrustedServer) {
   const net::KeyPair served =
       net::make_certificate(ca_, {.common_name = "m", .hosts = {"127.0.0.1"}, .server = true})
           .value();
@@ -64,7 +64,7 @@ TEST_F(ModelAccessTest, ShowsTokenAndCertificateToATrustedServer) {
   EXPECT_THAT(ask({}), HasSubstr("certificate verify failed"));
 }
 
-TEST_F(ModelAccessTest, NamesTheFlagOfAFileThatWillNotDo) {
+TEST_F(ModelAccessTest, ErrorNamesTheFlagOfAnInvalidFile) {
   EXPECT_THAT(refusal({.ca_file = root_ / "none"}), HasSubstr("--ca-file"));
   EXPECT_THAT(refusal({.ca_file = file("ca.crt", "text")}), HasSubstr("--ca-file"));
   EXPECT_THAT(refusal({.token_file = file("token", "\nsecond\n")}), HasSubstr("--token-file"));

@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(HumanBytes, TakesTheUnitThatLeavesFewDigits) {
+TEST(HumanBytes, UnitKeepsNumbersBelow1024) {
   const std::pair<std::uint64_t, const char*> cases[] = {
       {0, "0 B"},
       {1, "1 B"},
@@ -33,7 +33,7 @@ TEST(HumanBytes, TakesTheUnitThatLeavesFewDigits) {
   for (const auto& [bytes, text] : cases) EXPECT_EQ(human_bytes(bytes), text) << bytes;
 }
 
-TEST(ProgressBar, IsSilentWhereNoTerminalIs) {
+TEST(ProgressBar, BarPrintsNothingWithoutATerminal) {
   const os::testing::Ended ended = os::testing::run_in_child([] {
     ProgressBar bar("model");
     bar.update("downloading", 1, 2);
@@ -74,7 +74,7 @@ std::string on_terminal(const std::function<void(ProgressBar&)>& draw) {
   return ended.out;
 }
 
-TEST(ProgressBar, DrawsHowFarItIsAndClearsTheLine) {
+TEST(ProgressBar, BarDrawsProgressAndClearsTheLine) {
   const std::string half =
       on_terminal([](ProgressBar& bar) { bar.update("downloading", 512, 1024); });
   EXPECT_THAT(
@@ -89,7 +89,7 @@ TEST(ProgressBar, DrawsHowFarItIsAndClearsTheLine) {
   EXPECT_FALSE(cleared.ends_with("\r\033[K\r\033[K")) << cleared;
 }
 
-TEST(ProgressBar, TakesUnknownAndWrongTotals) {
+TEST(ProgressBar, UnknownAndExceededTotalsAreDrawn) {
   const std::string unknown = on_terminal([](ProgressBar& bar) { bar.update("saving", 2048, 0); });
   EXPECT_THAT(unknown, StartsWith("\r\033[Kmodel saving 2.0 KiB"));
   const std::string beyond =

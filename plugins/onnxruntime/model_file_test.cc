@@ -43,14 +43,14 @@ class ModelFile : public ::testing::Test {
   const fs::path version_ = root_ / "7";
 };
 
-TEST_F(ModelFile, TensorsInFilesBesideItAreFine) {
+TEST_F(ModelFile, ExternalTensorsInTheVersionDirectoryAreAccepted) {
   for (const char* location :
        {"weights/data.bin", "./weights/data.bin", "weights//data.bin", "inner"})
     EXPECT_EQ(refused(testing::leak(location, 7)), "") << location;
   EXPECT_EQ(refused(model(bytes(1, node("Identity", "a", "b")))), "") << "nothing is elsewhere";
 }
 
-TEST_F(ModelFile, LocationsThatLeadOutAreRefused) {
+TEST_F(ModelFile, ExternalTensorsOutsideTheVersionAreRefused) {
   for (const std::string& location :
        {(root_ / "secret").string(), std::string("/etc/passwd"), std::string("../secret"),
         std::string("weights/../../secret"), std::string("weights/../weights/data.bin"),
@@ -61,7 +61,7 @@ TEST_F(ModelFile, LocationsThatLeadOutAreRefused) {
     EXPECT_THAT(refused(testing::leak(location, 6)), HasSubstr("it keeps a tensor in")) << location;
 }
 
-TEST_F(ModelFile, WhereverATensorStandsItsLocationIsFound) {
+TEST_F(ModelFile, ExternalLocationsAreFoundInEveryPartOfTheModel) {
   const std::string tensor = external("t", "x", 1);
   const std::string attribute = bytes(1, "value") + bytes(5, tensor);
   const std::string sparse = bytes(1, tensor);
@@ -99,7 +99,7 @@ TEST_F(ModelFile, WhereverATensorStandsItsLocationIsFound) {
   }
 }
 
-TEST_F(ModelFile, EveryLocationOfATensorIsLookedAt) {
+TEST_F(ModelFile, AllLocationsOfATensorAreChecked) {
   const std::string twice = bytes(13, testing::entry("location", "weights/data.bin")) +
                             bytes(13, testing::entry("location", "/etc/passwd"));
   EXPECT_THAT(locations_in(model(bytes(5, twice))).all,
@@ -109,7 +109,7 @@ TEST_F(ModelFile, EveryLocationOfATensorIsLookedAt) {
       << "of one entry the last value counts";
 }
 
-TEST_F(ModelFile, WhatIsNoOnnxFileIsRefused) {
+TEST_F(ModelFile, FilesThatAreNotOnnxAreRefused) {
   const std::string good = testing::leak("weights/data.bin", 7);
   EXPECT_THAT(refused(good.substr(0, good.size() - 3)), HasSubstr("not an ONNX file"));
   EXPECT_THAT(refused("<html>not found</html>"), HasSubstr("not an ONNX file"));
@@ -122,7 +122,7 @@ TEST_F(ModelFile, WhatIsNoOnnxFileIsRefused) {
 
 // Protobuf reads a tag as 32 bits and drops what is above: 0x10'0000'006A is field 13 with a
 // length, as 0x6A is.
-TEST_F(ModelFile, TagsThatProtobufWouldReadAsOthersAreRefused) {
+TEST_F(ModelFile, TagsThatProtobufTruncatesAreRefused) {
   std::string tensor = external("t", "/etc/passwd", 1);
   const auto at = tensor.find('\x6a');
   ASSERT_NE(at, std::string::npos);
@@ -135,7 +135,7 @@ TEST_F(ModelFile, TagsThatProtobufWouldReadAsOthersAreRefused) {
   }
 }
 
-TEST_F(ModelFile, GraphsNestedWithoutEndAreRefused) {
+TEST_F(ModelFile, DeeplyNestedGraphsAreRefused) {
   std::string graph;
   for (int i = 0; i < 2000; ++i) graph = bytes(1, bytes(5, bytes(6, graph)));
   EXPECT_THAT(locations_in(model(graph)).problem, HasSubstr("deep"));

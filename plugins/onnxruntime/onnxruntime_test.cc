@@ -67,7 +67,7 @@ int correct(infer::Model& model) {
   return right;
 }
 
-TEST_F(OnnxRuntime, DigitModelsAreAsAccurateAsTheirTrainingSaid) {
+TEST_F(OnnxRuntime, DigitModelsMatchTheAccuracyOfTheTrainingReport) {
   const std::string report = bytes_of(VARDA_DIGITS "/report.json");
   for (const char* version : {"3", "4"}) {
     auto model = load(digits(version)).value();
@@ -75,7 +75,7 @@ TEST_F(OnnxRuntime, DigitModelsAreAsAccurateAsTheirTrainingSaid) {
   }
 }
 
-TEST_F(OnnxRuntime, ModelIsDescribedWithOpenBatchAndFixedRest) {
+TEST_F(OnnxRuntime, ModelDescriptionHasOpenBatchAndFixedDimensions) {
   const auto model = load(digits("4")).value();
   EXPECT_EQ(model->inputs(), (std::vector<tensor::Spec>{{"images", DType::kFp32, {-1, 8, 8}}}));
   EXPECT_EQ(model->outputs(),
@@ -100,7 +100,7 @@ TEST_F(OnnxRuntime, UnknownOptionIsRefusedByName) {
 }
 
 /// Models that output the content of another file on this machine, or of memory.
-class Hostile : public OnnxRuntime {
+class HostileModels : public OnnxRuntime {
  protected:
   void SetUp() override {
     std::filesystem::create_directories(root_ / "7");
@@ -125,7 +125,7 @@ class Hostile : public OnnxRuntime {
       std::filesystem::path(testing::TempDir()) / ("hostile-" + std::to_string(::getpid()));
 };
 
-TEST_F(Hostile, ModelsAreRefusedBeforeTheLibrarySeesThem) {
+TEST_F(HostileModels, VardaRefusesExternalTensorsBeforeTheLibraryLoads) {
   for (const auto& [location, offset] : ways()) {
     const auto loaded = load(model(location, offset));
     ASSERT_FALSE(loaded.ok()) << location;
@@ -141,7 +141,7 @@ TEST_F(Hostile, ModelsAreRefusedBeforeTheLibrarySeesThem) {
 }
 
 // Tests the library's own check, with the check in model_file.h bypassed.
-TEST_F(Hostile, ModelsAreRefusedByTheLibraryToo) {
+TEST_F(HostileModels, OnnxRuntimeRefusesExternalTensorsItself) {
   void* const library = ::dlopen(VARDA_ENGINES "/libonnxruntime.so.1", RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << ::dlerror();
   const auto base = reinterpret_cast<const OrtApiBase* (*)()>(::dlsym(library, "OrtGetApiBase"))();
@@ -195,7 +195,7 @@ std::string sum_model() {
   return varint_field(1, 8) + field(7, graph) + field(8, varint_field(2, 13));
 }
 
-TEST_F(OnnxRuntime, InputsThatDifferInANamedDimensionAreNamed) {
+TEST_F(OnnxRuntime, ErrorNamesInputsWithDifferentDimensions) {
   const std::string file = testing::TempDir() + "/sum.onnx";
   std::ofstream(file, std::ios::binary) << sum_model();
   const auto model = load(file);

@@ -230,7 +230,7 @@ class AgentTest : public ::testing::Test {
   const std::string three = model_archive("three"), four = model_archive("four");
 };
 
-TEST_F(AgentTest, MakesItsObjectAndReportsWhereItKeepsModels) {
+TEST_F(AgentTest, AgentCreatesEdgeNodeAndReportsModelRoot) {
   start_agent();
   eventually([this] { return !status()["modelRoot"].as_string().empty(); });
   const Json now = status();
@@ -240,7 +240,7 @@ TEST_F(AgentTest, MakesItsObjectAndReportsWhereItKeepsModels) {
   EXPECT_GT(now.at("disk/capacityBytes").as_integer(), 0);
 }
 
-TEST_F(AgentTest, KeepsALoopbackAddressFromReadersOnOtherMachines) {
+TEST_F(AgentTest, AgentOnAnotherMachineReportsNoLoopbackNodeAddress) {
   reporter = meta::Reporter::kAnotherMachine;
   start_agent(Runner::kProcess, {{"sleeper", "/bin/sleep 1000"}});
   eventually(
@@ -270,7 +270,7 @@ TEST_F(AgentTest, KeepsALoopbackAddressFromReadersOnOtherMachines) {
   EXPECT_FALSE(status().contains("address"));
 }
 
-TEST_F(AgentTest, InstallsExposesAndSwitchesTheTarget) {
+TEST_F(AgentTest, AgentInstallsExposesAndSwitchesTargetVersion) {
   files.put("/3", three);
   files.put("/4", four);
   start_agent();
@@ -294,7 +294,7 @@ TEST_F(AgentTest, InstallsExposesAndSwitchesTheTarget) {
       << registry.text();
 }
 
-TEST_F(AgentTest, WrongDigestKeepsTheOldTargetAndGoingBackClearsIt) {
+TEST_F(AgentTest, WrongDigestKeepsOldTargetAndRollbackClearsFailure) {
   files.put("/3", three);
   files.put("/5", "not what was promised");
   start_agent();
@@ -315,7 +315,7 @@ TEST_F(AgentTest, WrongDigestKeepsTheOldTargetAndGoingBackClearsIt) {
   EXPECT_EQ(exposed(), "3");
 }
 
-TEST_F(AgentTest, MissingFileIsTriedUntilItIsThere) {
+TEST_F(AgentTest, MissingArchiveIsRetriedUntilAvailable) {
   start_agent();
   set_model(Json::array({version("3", files.url("/3"), three)}), "3");
   eventually([this] { return version_report("3")["reason"].as_string() == "DownloadFailed"; });
@@ -334,7 +334,7 @@ TEST_F(AgentTest, HostileArchiveIsRefusedOnceAndNothingIsExposed) {
   EXPECT_FALSE(std::filesystem::exists(data / "models/default/digits/target"));
 }
 
-TEST_F(AgentTest, AtRestItWritesNothing) {
+TEST_F(AgentTest, IdleAgentWritesNothing) {
   watch_timeout = std::chrono::seconds(1);
   files.put("/3", three);
   files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"READY"}])");
@@ -359,7 +359,7 @@ TEST_F(AgentTest, AtRestItWritesNothing) {
   EXPECT_EQ(transport->writes(), before);
 }
 
-TEST_F(AgentTest, ServingFollowsWhatTheServerSays) {
+TEST_F(AgentTest, ServingReportFollowsModelServerIndex) {
   files.put("/3", three);
   files.put("/4", four);
   files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"READY"}])");
@@ -399,7 +399,7 @@ TEST_F(AgentTest, RemovedModelIsHiddenAndItsArtifactStays) {
   EXPECT_EQ(files.requests(), 1);
 }
 
-TEST_F(AgentTest, RestartedWithoutNetworkItWorksFromItsDiskAndReportsLater) {
+TEST_F(AgentTest, OfflineRestartWorksFromDiskAndReportsAfterReconnect) {
   files.put("/3", three);
   start_agent();
   set_model(
@@ -420,7 +420,7 @@ TEST_F(AgentTest, RestartedWithoutNetworkItWorksFromItsDiskAndReportsLater) {
   EXPECT_EQ(files.requests() >= 3, true);
 }
 
-TEST_F(AgentTest, RestartedWithoutNetworkItTellsWhatServesAndWhatFailedWhenTheLinkReturns) {
+TEST_F(AgentTest, OfflineRestartReportsServingAndFailuresAfterReconnect) {
   const std::string evil = TarBuilder().file("model.onnx").file("../../evil").tar();
   files.put("/e", evil);
   files.put("/3", three);
@@ -457,7 +457,7 @@ TEST_F(AgentTest, RestartedWithoutNetworkItTellsWhatServesAndWhatFailedWhenTheLi
   EXPECT_EQ(files.requests(), requests) << "nothing is fetched again, not even what was refused";
 }
 
-TEST_F(AgentTest, FailureIsNotForgottenByARestart) {
+TEST_F(AgentTest, FailureSurvivesRestart) {
   const std::string evil = TarBuilder().file("model.onnx").device("null").tar();
   files.put("/e", evil);
   start_agent();
@@ -476,7 +476,7 @@ TEST_F(AgentTest, FailureIsNotForgottenByARestart) {
   EXPECT_EQ(files.requests(), 2) << "the hostile archive is not fetched again";
 }
 
-TEST_F(AgentTest, DeletedObjectComesBackAndTheModelsStayExposed) {
+TEST_F(AgentTest, DeletedEdgeNodeIsRecreatedAndModelsStayExposed) {
   files.put("/3", three);
   start_agent();
   set_model(Json::array({version("3", files.url("/3"), three)}), "3");
@@ -504,7 +504,7 @@ TEST_F(AgentTest, SecondAgentOnTheSameDirectoryIsRefused) {
   EXPECT_EQ(second.error().code(), Code::kUnavailable) << second.error();
 }
 
-TEST_F(AgentTest, RunnerRegistersItsNodeRunsItsPodsAndDeletesThemWhenTheyEnded) {
+TEST_F(AgentTest, RunnerRegistersNodeRunsPodsAndDeletesEndedPods) {
   start_agent(Runner::kProcess, {{"sleeper", "/bin/sleep 1000"}});
   eventually(
       [this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
@@ -545,7 +545,7 @@ TEST_F(AgentTest, RunnerRegistersItsNodeRunsItsPodsAndDeletesThemWhenTheyEnded) 
   eventually([&] { return std::filesystem::is_empty(data / "pods"); });
 }
 
-TEST_F(AgentTest, BadOptionsAreNamed) {
+TEST_F(AgentTest, InvalidOptionIsNamedInError) {
   for (const auto& [spoil, says] :
        std::vector<std::pair<std::function<void(Options&)>, std::string>>{
            {[](Options& o) { o.node_name = "No Name"; }, "node name"},

@@ -43,11 +43,11 @@ std::string read(const fs::path& path) {
   return std::string((std::istreambuf_iterator<char>(in)), {});
 }
 
-TEST(Generated, FilesInTheTreeAreThoseOfTheKinds) {
+TEST(Generated, GeneratedFilesAreUpToDate) {
   for (const auto& [path, text] : generated()) check_golden(path, text);
 }
 
-TEST(Generated, NoFileIsLeftOfAKindThatIsGone) {
+TEST(Generated, NoGeneratedFileIsOrphaned) {
   const auto files = generated();
   for (const char* folder : {"deploy/crds", "docs/reference"}) {
     for (const auto& entry : fs::directory_iterator(fs::path(VARDA_SOURCE_DIR) / folder)) {
@@ -59,7 +59,7 @@ TEST(Generated, NoFileIsLeftOfAKindThatIsGone) {
   }
 }
 
-TEST(Generated, CrdFilesReadBackAsTheCrdsAndStaySmallEnoughForClientSideApply) {
+TEST(Generated, CrdFilesRoundTripAndFitClientSideApply) {
   for (const auto& [path, text] : generated()) {
     if (path.extension() != ".yaml") continue;
     EXPECT_LT(text.size(), 256u * 1024) << path;

@@ -57,7 +57,7 @@ class AheadSourceTest : public ::testing::Test {
   std::atomic<int> read_{0};
 };
 
-TEST_F(AheadSourceTest, EveryPieceComesInOrderAndTheEndStays) {
+TEST_F(AheadSourceTest, PiecesArriveInOrderAndTheEndRepeats) {
   for (const int count : {0, 4, 5, 6, 500}) {
     const auto source = over(count, Numbered::End::kEnds);
     expect_pieces(*source, 0, count);
@@ -72,21 +72,21 @@ TEST_F(AheadSourceTest, EveryPieceComesInOrderAndTheEndStays) {
   }
 }
 
-TEST_F(AheadSourceTest, FailureComesAfterThePiecesBeforeItAndStays) {
+TEST_F(AheadSourceTest, FailureFollowsEarlierPiecesAndRepeats) {
   const auto source = over(20, Numbered::End::kFails);
   expect_pieces(*source, 0, 20);
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(source->next().error().error.message(), "the peer went away");
 }
 
-TEST_F(AheadSourceTest, ReadsNoFurtherAheadThanTheQueueHolds) {
+TEST_F(AheadSourceTest, ReadAheadIsLimitedByTheQueue) {
   const auto source = over(500, Numbered::End::kEnds);
   expect_pieces(*source, 0, 100);
   // Three pieces in the queue, one held by the other thread.
   EXPECT_LE(read_, 104);
 }
 
-TEST_F(AheadSourceTest, EndStopsASourceThatWaits) {
+TEST_F(AheadSourceTest, EndStopsABlockedSource) {
   auto source = over(10, Numbered::End::kHangs);
   expect_pieces(*source, 0, 8);
   source->end();
@@ -94,7 +94,7 @@ TEST_F(AheadSourceTest, EndStopsASourceThatWaits) {
   EXPECT_FALSE(source->next().ok());
 }
 
-TEST_F(AheadSourceTest, DestroyedHalfWayItLeavesNoThreadBehind) {
+TEST_F(AheadSourceTest, DestructionEndsTheReadingThread) {
   auto source = over(500, Numbered::End::kEnds);
   expect_pieces(*source, 0, 10);
   source.reset();

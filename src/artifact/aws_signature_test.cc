@@ -16,7 +16,7 @@ const AwsKey kKey{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLE
                   "us-east-1"};
 
 // Cases 1, 2 and 6 of RFC 4231.
-TEST(HmacSha256, TestCasesOfTheRfc) {
+TEST(HmacSha256, ResultsMatchTestCasesOfRfc4231) {
   EXPECT_EQ(codec::hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   EXPECT_EQ(codec::hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
@@ -28,7 +28,7 @@ TEST(HmacSha256, TestCasesOfTheRfc) {
 
 // "Example: GET Object" of the Amazon S3 API Reference, Signature Calculations for the
 // Authorization Header.
-TEST(AwsSignature, GetObjectOfTheReference) {
+TEST(AwsSignature, SignatureMatchesTheGetObjectExample) {
   net::ClientRequest request;
   request.headers.add("Range", "bytes=0-9");
   aws_sign(request, "examplebucket.s3.amazonaws.com", "/test.txt", kKey, kThen);
@@ -39,7 +39,7 @@ TEST(AwsSignature, GetObjectOfTheReference) {
   EXPECT_EQ(request.headers.find("X-Amz-Date"), "20130524T000000Z");
 }
 
-TEST(AwsSignature, EverythingThatMayBeChangedIsSigned) {
+TEST(AwsSignature, SignatureCoversEveryRequestPart) {
   const auto signature = [](auto change) {
     net::ClientRequest request;
     request.headers.add("Range", "bytes=7-");
@@ -71,7 +71,7 @@ TEST(AwsSignature, EverythingThatMayBeChangedIsSigned) {
             }));
 }
 
-TEST(S3Address, IsThatOfTheBucketOrOfTheEndpoint) {
+TEST(S3Address, AddressComesFromTheBucketOrTheEndpoint) {
   struct Case {
     const char* url;
     const char* region;
@@ -108,7 +108,7 @@ TEST(S3Address, IsThatOfTheBucketOrOfTheEndpoint) {
   }
 }
 
-TEST(S3Authorization, AMachineWhoseClockIsWrongTakesTheTimeFromThePeerOnce) {
+TEST(S3Authorization, WrongClockIsReplacedByTheServerTimeOnce) {
   testing::ManualClock clock;
   clock.set_wall(std::chrono::sys_days(std::chrono::year(1970) / 1 / 2));
   Credentials credentials;
@@ -131,7 +131,7 @@ TEST(S3Authorization, AMachineWhoseClockIsWrongTakesTheTimeFromThePeerOnce) {
   EXPECT_EQ(s3_authorization(address, {}, clock), nullptr) << "public buckets are not signed for";
 }
 
-TEST(HttpDate, IsReadOrRefused) {
+TEST(HttpDate, ValidDatesParseAndInvalidDatesAreRefused) {
   EXPECT_EQ(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
             WallTime(std::chrono::seconds(784111777)));
   for (const char* bad : {"", "Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 31 Feb 1994 08:49:37 GMT",
@@ -140,14 +140,14 @@ TEST(HttpDate, IsReadOrRefused) {
     EXPECT_EQ(parse_http_date(bad), std::nullopt) << bad;
 }
 
-TEST(HttpDate, BeyondTheClockIsTheNearestItCanHold) {
+TEST(HttpDate, DatesOutsideTheClockRangeAreClamped) {
   EXPECT_EQ(parse_http_date("Mon, 01 Jan 0001 00:00:00 GMT"), WallTime());
   const auto last = parse_http_date("Fri, 31 Dec 9999 23:59:59 GMT");
   ASSERT_TRUE(last);
   EXPECT_GT(*last, WallTime(std::chrono::sys_days(std::chrono::year(2262) / 1 / 1)));
 }
 
-TEST(RetryAfter, IsSecondsOrADateOfThePeersOwnClock) {
+TEST(RetryAfter, SecondsAndServerDatesAreUnderstood) {
   using std::chrono::seconds;
   const auto of = [](const char* value, const char* date) {
     return retry_after_of(net::Headers{{"Retry-After", value}, {"Date", date}});
@@ -163,7 +163,7 @@ TEST(RetryAfter, IsSecondsOrADateOfThePeersOwnClock) {
   EXPECT_EQ(retry_after_of({}), std::nullopt);
 }
 
-TEST(Credentials, KeysAreReadAndWhatIsMissingIsNamed) {
+TEST(Credentials, KeysAreReadAndMissingKeysAreNamed) {
   const auto parse = [](std::map<std::string, std::string> keys) {
     return parse_credentials(keys);
   };
@@ -191,7 +191,7 @@ TEST(Credentials, KeysAreReadAndWhatIsMissingIsNamed) {
   }
 }
 
-TEST(Credentials, AreTakenFromSecretsThatNameTheirServers) {
+TEST(Credentials, SecretsMustNameTheirServers) {
   using Keys = std::map<std::string, std::string>;
   const auto reason = [](const SecretFacts& secret) {
     const auto outcome = credentials_of("Secret default/s", secret);
@@ -232,7 +232,7 @@ TEST(Credentials, AreTakenFromSecretsThatNameTheirServers) {
       << "its own server, and no other";
 }
 
-TEST(Credentials, GoToTheServersThatTheirSecretNames) {
+TEST(Credentials, CredentialsAreSentOnlyToNamedServers) {
   using Kind = Sending::Kind;
   const auto kind = [](const Credentials& credentials, const std::string& url,
                        const std::string& first = "https://files.example/m") {

@@ -435,7 +435,7 @@ class Life {
   Owed owed_;
 };
 
-TEST(ArtifactCrash, EveryStateHoldsWholeTreesAndAllThatWasAcknowledged) {
+TEST(ArtifactCrash, CrashStatesHoldWholeTreesAndAcknowledgedArtifacts) {
   CrashCampaign campaign("artifact_test --gtest_filter='ArtifactCrash.*'", 600);
   while (campaign.next_seed()) Life(campaign, campaign.seed()).run();
   EXPECT_EQ(campaign.failure(), "");

@@ -142,7 +142,7 @@ class ArtifactFaults : public ::testing::Test {
   }
 };
 
-TEST_F(ArtifactFaults, AtEveryCallLeaveWholeTreesAndWhatWasAcknowledged) {
+TEST_F(ArtifactFaults, EveryFaultLeavesWholeTreesAndAcknowledgedArtifacts) {
   std::uint64_t calls = 0;
   {
     const auto fs = new_disk();
@@ -176,7 +176,7 @@ TEST_F(ArtifactFaults, AtEveryCallLeaveWholeTreesAndWhatWasAcknowledged) {
   EXPECT_GE(hits, (calls - 2) / every);
 }
 
-TEST_F(ArtifactFaults, FullDiskSaysSoAndRemovingMakesRoom) {
+TEST_F(ArtifactFaults, FullDiskIsReportedAndRemovingAnArtifactFreesRoom) {
   const auto fs = new_disk();
   fs->set_capacity(24'000);
   Origin origin;
@@ -197,7 +197,7 @@ TEST_F(ArtifactFaults, FullDiskSaysSoAndRemovingMakesRoom) {
   EXPECT_TRUE(store->ensure(kForever, request(1)).ok());
 }
 
-TEST_F(ArtifactFaults, SlowDiskHoldsUpItsOwnDownloadOnly) {
+TEST_F(ArtifactFaults, SlowDiskDelaysOnlyTheDownloadInProgress) {
   // Each call of an installation in turn hangs until other downloads were served.
   for (std::uint64_t slow = 0;; ++slow) {
     const auto fs = new_disk();

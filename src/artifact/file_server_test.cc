@@ -65,7 +65,7 @@ class FileServerTest : public ::testing::Test {
   os::testing::MemoryFileSystem fs;
 };
 
-TEST_F(FileServerTest, FilesAreFoundByTheirPath) {
+TEST_F(FileServerTest, ServesFilesByPathAndFollowsLinksBelowTheRoot) {
   EXPECT_EQ(get("/digits"), "200 0123456789");
   EXPECT_EQ(get("//digits?v=1"), "200 0123456789");
   EXPECT_EQ(get("/sub/a%20b"), "200 spaced");
@@ -76,7 +76,7 @@ TEST_F(FileServerTest, FilesAreFoundByTheirPath) {
   EXPECT_EQ(get("/folder/a%20b"), "200 spaced");
 }
 
-TEST_F(FileServerTest, WhatLeadsOutOfTheRootOrIsNoFileIsNotThere) {
+TEST_F(FileServerTest, PathsOutsideTheRootAndNonFilesReturn404) {
   for (const char* target : {"/../secret", "/%2e%2e/secret", "/sub/../../secret", "/out",
                              "/absolute", "/winding", "/around", "/", "/sub", "/folder",
                              "/digits/x", "/none", "/digits%00", "//srv/secret", "/..%2fsecret"})
@@ -85,7 +85,7 @@ TEST_F(FileServerTest, WhatLeadsOutOfTheRootOrIsNoFileIsNotThere) {
   EXPECT_EQ(get("digits"), "400 ");
 }
 
-TEST_F(FileServerTest, OnlyReads) {
+TEST_F(FileServerTest, OnlyGetAndHeadAreAllowed) {
   for (const char* method : {"PUT", "POST", "DELETE", "PATCH", "OPTIONS"}) {
     const net::Response refused = ask("/digits", {}, method);
     EXPECT_EQ(refused.status, 405) << method;
@@ -97,7 +97,7 @@ TEST_F(FileServerTest, OnlyReads) {
   EXPECT_FALSE(head.stream);
 }
 
-TEST_F(FileServerTest, RangesAreCutOut) {
+TEST_F(FileServerTest, RangeRequestsReturnTheRequestedBytes) {
   struct Case {
     const char *range, *answer, *content_range;
   };
@@ -118,7 +118,7 @@ TEST_F(FileServerTest, RangesAreCutOut) {
   EXPECT_EQ(ask("/empty", {{"Range", "bytes=0-"}}).status, 416);
 }
 
-TEST_F(FileServerTest, ARangeOfAnotherFileThanTheOneThatWasBegunIsTheWholeFile) {
+TEST_F(FileServerTest, IfRangeOfAChangedFileReturnsTheWholeFile) {
   const net::Response first = ask("/digits");
   const std::string tag = header(first, "ETag"), modified = header(first, "Last-Modified");
   EXPECT_EQ(get("/digits", {{"Range", "bytes=4-"}, {"If-Range", tag}}), "206 456789");
@@ -128,7 +128,7 @@ TEST_F(FileServerTest, ARangeOfAnotherFileThanTheOneThatWasBegunIsTheWholeFile) 
   EXPECT_NE(header(ask("/digits"), "ETag"), tag);
 }
 
-TEST_F(FileServerTest, WhatTheClientHasIsNotSentAgain) {
+TEST_F(FileServerTest, ConditionalRequestsReturn304IfUnchanged) {
   const net::Response first = ask("/digits");
   const std::string tag = header(first, "ETag"), modified = header(first, "Last-Modified");
   ASSERT_TRUE(parse_http_date(modified)) << modified;
@@ -143,12 +143,12 @@ TEST_F(FileServerTest, WhatTheClientHasIsNotSentAgain) {
   EXPECT_EQ(get("/digits", {{"If-Modified-Since", "yesterday"}}), "200 0123456789");
 }
 
-TEST_F(FileServerTest, AFileThatCannotBeReadIsNotThere) {
+TEST_F(FileServerTest, UnreadableFileReturns404) {
   fs.fail_nth(1, "open");
   EXPECT_EQ(get("/digits"), "404 ");
 }
 
-TEST_F(FileServerTest, AFileThatIsBeingReplacedIsAskedForAgain) {
+TEST_F(FileServerTest, FileReplacedWhileOpeningReturns503WithRetryAfter) {
   fs.on_call([this](std::string_view call, const os::Path& path) {
     if (call == "open" && path == kRoot / "digits") {
       fs.on_call(nullptr);
@@ -162,7 +162,7 @@ TEST_F(FileServerTest, AFileThatIsBeingReplacedIsAskedForAgain) {
   EXPECT_EQ(get("/digits"), "200 longer than before");
 }
 
-TEST_F(FileServerTest, AnInstallationTakesItsArchiveFromHere) {
+TEST_F(FileServerTest, FetchInstallsAnArchiveFromTheFileServer) {
   const std::string archive = testing::model_archive("weights");
   put(kRoot / "m.tar.gz", archive);
   const auto server = net::Server::create(
@@ -179,7 +179,7 @@ TEST_F(FileServerTest, AnInstallationTakesItsArchiveFromHere) {
   EXPECT_TRUE(*fs.stat("/models/m/1/model.onnx"));
 }
 
-TEST(HttpDate, WhatIsWrittenIsRead) {
+TEST(HttpDate, WrittenDatesReadBackTheSame) {
   EXPECT_EQ(write_http_date(WallTime(std::chrono::milliseconds(784111777999))),
             "Sun, 06 Nov 1994 08:49:37 GMT");
   for (const long seconds : {0L, 951782400L, 1704067199L, 4102444800L}) {

@@ -119,7 +119,7 @@ std::vector<Hostile> corpus() {
   };
 }
 
-TEST(HostileArchives, AreRefusedAndLeaveNothing) {
+TEST(HostileArchives, HostileArchivesAreRefusedAndLeaveNoFiles) {
   for (const Hostile& hostile : corpus()) {
     SCOPED_TRACE(hostile.name);
     os::testing::MemoryFileSystem fs;
@@ -137,7 +137,7 @@ TEST(HostileArchives, AreRefusedAndLeaveNothing) {
   }
 }
 
-TEST(HonestArchives, AreUnpackedAsTheyAre) {
+TEST(HonestArchives, HonestArchivesUnpackToTheExpectedTree) {
   struct Honest {
     const char* name;
     std::string archive;
@@ -199,7 +199,7 @@ TEST(HonestArchives, ModesAreNormalisedAndHardLinksBecomeCopies) {
   EXPECT_EQ(tried.outcome->bytes, 6u);
 }
 
-TEST(HonestArchives, CompressibleModelsBelowTheFreeSizeAreNoBombs) {
+TEST(HonestArchives, CompressibleModelBelowTheFreeSizeIsAccepted) {
   os::testing::MemoryFileSystem fs;
   const Tried tried = install(fs, testing::tar_gzip_of("weights", 8 << 20));
   EXPECT_TRUE(tried.outcome.ok());

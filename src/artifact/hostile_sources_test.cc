@@ -68,7 +68,7 @@ class HostileSources : public ::testing::Test {
   const std::string archive = testing::model_archive(noise(50'000));
 };
 
-TEST_F(HostileSources, EndlessBodyEndsAtTheLimitAndLeavesNothing) {
+TEST_F(HostileSources, EndlessBodyStopsAtTheLimitAndLeavesNoSpool) {
   Limits limits;
   limits.archive_bytes_max = 200'000;
   origin.put(kUrl, Origin::File{.bytes = std::string(2'000'000, 'x'), .length = false});
@@ -79,7 +79,7 @@ TEST_F(HostileSources, EndlessBodyEndsAtTheLimitAndLeavesNothing) {
   EXPECT_EQ(scratch_bytes(), 0u);
 }
 
-TEST_F(HostileSources, AnnouncedLengthBeyondTheLimitIsNotEvenBegun) {
+TEST_F(HostileSources, AnnouncedLengthAboveTheLimitIsRefusedUnread) {
   Limits limits;
   limits.archive_bytes_max = 200'000;
   origin.put(kUrl, Origin::File{.bytes = std::string(2'000'000, 'x')});
@@ -88,7 +88,7 @@ TEST_F(HostileSources, AnnouncedLengthBeyondTheLimitIsNotEvenBegun) {
   EXPECT_EQ(origin.bytes_served(), 0u);
 }
 
-TEST_F(HostileSources, RedirectLoopsAndOtherSchemesAreFailedDownloads) {
+TEST_F(HostileSources, RedirectLoopsAndOtherSchemesFailTheDownload) {
   struct Case {
     const char* to;
     const char* says;
@@ -109,7 +109,7 @@ TEST_F(HostileSources, RedirectLoopsAndOtherSchemesAreFailedDownloads) {
   }
 }
 
-TEST_F(HostileSources, AnAnswerOfAnotherOriginIsNotDescribed) {
+TEST_F(HostileSources, ErrorHidesTheContentOfAnotherOrigin) {
   const std::string inner = "what an inner server says";
   const std::string digest = codec::Sha256::of(inner).hex();
   for (const bool page : {false, true}) {
@@ -138,7 +138,7 @@ TEST_F(HostileSources, AnAnswerOfAnotherOriginIsNotDescribed) {
       << "a redirect within the origin hides nothing: " << own.error;
 }
 
-TEST_F(HostileSources, AnAnswerOfAnotherOriginStaysUndescribedWhenTheNextAttemptContinuesIt) {
+TEST_F(HostileSources, ResumedDownloadStillCountsAsAnotherOrigin) {
   // The first answer redirects and breaks; the second claims that the archive is complete.
   const std::string inner = "what an inner server says";
   auto other = *net::Server::create({}, net::inline_handler([&](const net::Request&) {
@@ -173,7 +173,7 @@ TEST_F(HostileSources, AnAnswerOfAnotherOriginStaysUndescribedWhenTheNextAttempt
   EXPECT_TRUE(read_all()) << "the spool holds bytes of an origin that is not known any more";
 }
 
-TEST_F(HostileSources, AnAddressThatIsRefusedIsAForbiddenSource) {
+TEST_F(HostileSources, RefusedAddressIsAForbiddenSource) {
   auto server = *net::Server::create(
       {}, net::inline_handler([&](const net::Request&) { return net::Response(); }));
   const auto client =
@@ -186,7 +186,7 @@ TEST_F(HostileSources, AnAddressThatIsRefusedIsAForbiddenSource) {
       << outcome.error().error;
 }
 
-TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
+TEST_F(HostileSources, ContentChangedBetweenRangesIsNeverMixed) {
   const std::string other = testing::model_archive(noise(50'001));
   for (const bool reports : {true, false}) {
     SCOPED_TRACE(reports ? "with validators" : "without");
@@ -210,7 +210,7 @@ TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
   }
 }
 
-TEST_F(HostileSources, ARangeThatIsNotTheOneAskedForIsNotUsed) {
+TEST_F(HostileSources, WrongRangeIsDiscardedAndTheDownloadStartsOver) {
   int requests = 0;
   origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 20'000});
   origin.on_request([&] {
@@ -222,7 +222,7 @@ TEST_F(HostileSources, ARangeThatIsNotTheOneAskedForIsNotUsed) {
   EXPECT_EQ(origin.seen().back().range, "");
 }
 
-TEST_F(HostileSources, EncodingNobodyAskedForIsNamedWhenTheDigestIsWrong) {
+TEST_F(HostileSources, DigestErrorNamesAnUnrequestedContentEncoding) {
   origin.put(kUrl, Origin::File{.bytes = "\x1f\x8b not the archive",
                                 .headers = {{"Content-Encoding", "gzip"}}});
   const auto outcome = open(origin)->ensure(kForever, request());
@@ -235,14 +235,14 @@ TEST_F(HostileSources, EncodingNobodyAskedForIsNamedWhenTheDigestIsWrong) {
   EXPECT_TRUE(open(origin)->ensure(kForever, request()).ok());
 }
 
-TEST_F(HostileSources, ALoginPageIsATransientFailureThatLeavesNothing) {
+TEST_F(HostileSources, LoginPageIsATransientFailureAndLeavesNoSpool) {
   origin.put(kUrl, Origin::File{.bytes = "<html>log in</html>", .content_type = "text/html"});
   const auto outcome = open(origin)->ensure(kForever, request());
   EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed);
   EXPECT_EQ(scratch_bytes(), 0u);
 }
 
-TEST_F(HostileSources, APortalInTheMidstOfADownloadCostsNothingOfItWhateverItCallsItsPage) {
+TEST_F(HostileSources, LoginPageDuringADownloadKeepsTheSpoolForAnyContentType) {
   struct Case {
     const char* type;
     std::string page;
@@ -273,7 +273,7 @@ TEST_F(HostileSources, APortalInTheMidstOfADownloadCostsNothingOfItWhateverItCal
   }
 }
 
-TEST_F(HostileSources, APeerThatGivesLessOfARangeThanThereIsIsAskedForTheRest) {
+TEST_F(HostileSources, ShortRangeIsFollowedByARequestForTheRest) {
   origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 20'000});
   origin.on_request([&] { origin.put(kUrl, Origin::File{.bytes = archive, .range_max = 7'000}); });
   const auto outcome = open(origin)->ensure(kForever, request());
@@ -282,7 +282,7 @@ TEST_F(HostileSources, APeerThatGivesLessOfARangeThanThereIsIsAskedForTheRest) {
   EXPECT_EQ(origin.bytes_served(), archive.size());
 }
 
-TEST_F(HostileSources, APeerThatPromisesMoreThanItEverGivesIsNotAskedForEver) {
+TEST_F(HostileSources, ServerThatPromisesTooMuchGetsAtMost100Requests) {
   int requests = 0;
   auto server = *net::Server::create(
       {}, net::inline_handler([&](const net::Request& seen) {
@@ -311,7 +311,7 @@ TEST_F(HostileSources, APeerThatPromisesMoreThanItEverGivesIsNotAskedForEver) {
   EXPECT_LE(requests, 100);
 }
 
-TEST_F(HostileSources, AConnectionThatDripsIsGivenUpAndWhatCameIsKept) {
+TEST_F(HostileSources, DrippingConnectionIsAbandonedAndItsBytesAreKept) {
   // Ten bytes now and then: never silent, and never done.
   class Drip final : public net::HttpClient {
    public:
@@ -355,7 +355,7 @@ TEST_F(HostileSources, AConnectionThatDripsIsGivenUpAndWhatCameIsKept) {
   EXPECT_EQ(fs.stat("/s/a.part")->value().size_bytes, bytes);
 }
 
-TEST_F(HostileSources, APeerThatBreaksAfterEachByteIsNotAskedForEver) {
+TEST_F(HostileSources, ServerThatBreaksAfterEachByteGetsAtMost100Requests) {
   origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 1});
   const auto outcome = open(origin)->ensure(kForever, request());
   ASSERT_FALSE(outcome.ok());
@@ -373,7 +373,7 @@ class FixedCredentials final : public CredentialReader {
   Outcome<Credentials> answer_;
 };
 
-TEST_F(HostileSources, CredentialsGoToTheSourceAndNotWhereItRedirectsTo) {
+TEST_F(HostileSources, CredentialsAreNotSentToRedirectTargets) {
   std::string first, second;
   auto target = *net::Server::create(
       {}, net::inline_handler([&](const net::Request& seen) {
@@ -411,7 +411,7 @@ TEST_F(HostileSources, CredentialsGoToTheSourceAndNotWhereItRedirectsTo) {
   }
 }
 
-TEST_F(HostileSources, RefusalNamesTheSecretAndNeverItsValues) {
+TEST_F(HostileSources, RefusalNamesTheSecretButNoSecretValue) {
   Credentials credentials;
   credentials.token = "hush";
   credentials.allow_http = true;
@@ -419,12 +419,9 @@ TEST_F(HostileSources, RefusalNamesTheSecretAndNeverItsValues) {
   for (const int status : {401, 403}) {
     origin.put(kUrl, Origin::File{.bytes = "no", .status = status});
     Request asked = request();
-    EXPECT_NE(open(origin)
-                  ->ensure(kForever, asked)
-                  .error()
-                  .error.message()
-                  .find("the model names none"),
-              std::string::npos);
+    EXPECT_NE(
+        open(origin)->ensure(kForever, asked).error().error.message().find("the model names none"),
+        std::string::npos);
     asked.credentials = "default/files";
     const auto outcome = open(origin, {}, &reader)->ensure(kForever, asked);
     const std::string& text = outcome.error().error.message();
@@ -436,7 +433,7 @@ TEST_F(HostileSources, RefusalNamesTheSecretAndNeverItsValues) {
   EXPECT_EQ(origin.seen().back().authorization, "Bearer hush");
 }
 
-TEST_F(HostileSources, WithoutItsCredentialsNoSourceIsAsked) {
+TEST_F(HostileSources, MissingCredentialsPreventTheRequest) {
   FixedCredentials reader(
       Failure{Reason::kCredentialsForbidden, Error(Code::kForbidden, "label the namespace")});
   Request asked = request();
@@ -454,7 +451,7 @@ TEST_F(HostileSources, WithoutItsCredentialsNoSourceIsAsked) {
       << "a CA that cannot be trusted here is not left out in silence";
 }
 
-TEST_F(HostileSources, CredentialsGoToTheMirrorsThatTheSecretNames) {
+TEST_F(HostileSources, CredentialsAreSentOnlyToMirrorsNamedInTheSecret) {
   Credentials credentials;
   credentials.token = "hush";
   credentials.hosts = {"named.example"};

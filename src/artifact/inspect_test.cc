@@ -60,7 +60,7 @@ class InspectTest : public ::testing::Test {
   Origin origin;
 };
 
-TEST_F(InspectTest, ListsWhatIsThereAndWhoUsesIt) {
+TEST_F(InspectTest, ListShowsEachArtifactWithItsUse) {
   const auto store = open();
   const auto shown = install(*store, "shown"), wanted = install(*store, "wanted"),
              idle = install(*store, "idle");
@@ -136,7 +136,7 @@ TEST_F(InspectTest, EveryKindOfDamageIsFoundAndNamed) {
   }
 }
 
-TEST_F(InspectTest, WhatHasNoRecordIsUnknownAndStaysAsItIs) {
+TEST_F(InspectTest, ArtifactWithoutARecordIsUnknownAndStays) {
   const auto store = open();
   const auto digest = install(*store, "a");
   const os::Path record = kRoot / ".trees" / digest.hex();
@@ -159,7 +159,7 @@ TEST_F(InspectTest, WhatHasNoRecordIsUnknownAndStaysAsItIs) {
   EXPECT_TRUE(open()->find(digest)) << "it is served all the same";
 }
 
-TEST_F(InspectTest, ATreeIsWholeWhateverItsTopDirectoryIsCalled) {
+TEST_F(InspectTest, TreeIsWholeWhateverItsTopDirectoryName) {
   const auto store = open();
   for (const std::string top : {"-", "end", "a b%2D", "model.onnx", "."}) {
     SCOPED_TRACE(top);
@@ -179,7 +179,7 @@ TEST_F(InspectTest, ATreeIsWholeWhateverItsTopDirectoryIsCalled) {
   }
 }
 
-TEST_F(InspectTest, WhoMayNotReadItIsToldSoAndNotThatNothingIsKnown) {
+TEST_F(InspectTest, MissingPermissionIsReportedAsForbidden) {
   const auto store = open();
   const auto digest = install(*store, "a");
   for (const std::string_view call : {"stat", "open", "read"}) {
@@ -206,12 +206,12 @@ TEST_F(InspectTest, WhoMayNotReadItIsToldSoAndNotThatNothingIsKnown) {
       << verdict.error();
 }
 
-TEST_F(InspectTest, TheStoreMakesThePlaceOfMarksSoThatAnybodysMarksAreItsToRemove) {
+TEST_F(InspectTest, StoreCreatesTheMarksDirectory) {
   const auto store = open();
   ASSERT_TRUE(fs.stat(kRoot / ".marks")->has_value());
 }
 
-TEST_F(InspectTest, AnArtifactIsPinnedAlsoWhileOthersAreBeingEvicted) {
+TEST_F(InspectTest, PinDuringAnEvictionProtectsTheArtifact) {
   const auto store = open();
   const auto first = install(*store, "1"), second = install(*store, "2");
   fs.on_call([&](std::string_view call, const os::Path& path) -> Status {
@@ -226,7 +226,7 @@ TEST_F(InspectTest, AnArtifactIsPinnedAlsoWhileOthersAreBeingEvicted) {
   EXPECT_TRUE(store->find(second));
 }
 
-TEST_F(InspectTest, WhatWasInstalledAnewHasNotTheBadNameOfWhatWasThereBefore) {
+TEST_F(InspectTest, ReinstalledArtifactLosesTheDamageMark) {
   auto store = open();
   const auto digest = install(*store, "a");
   store->keep({digest});
@@ -249,7 +249,7 @@ TEST_F(InspectTest, WhatWasInstalledAnewHasNotTheBadNameOfWhatWasThereBefore) {
   EXPECT_TRUE(store->find(digest));
 }
 
-TEST_F(InspectTest, ADamagedArtifactIsInstalledAnewBesideWhatAModelShows) {
+TEST_F(InspectTest, DamagedArtifactIsReinstalledWhileAModelShowsTheOldFiles) {
   auto store = open();
   const auto digest = install(*store, "a");
   auto models = ModelTree::open(fs, kModels).value();
@@ -278,7 +278,7 @@ TEST_F(InspectTest, ADamagedArtifactIsInstalledAnewBesideWhatAModelShows) {
   EXPECT_EQ(*os::read_file(fs, kModels / "default/m/1/model.onnx"), "weights of a");
 }
 
-TEST_F(InspectTest, ADamagedArtifactThatNobodyWantsGoes) {
+TEST_F(InspectTest, UnwantedDamagedArtifactIsRemoved) {
   const auto store = open();
   const auto digest = install(*store, "a");
   overwrite(kRoot / digest.hex() / "model.onnx", "W");
@@ -290,7 +290,7 @@ TEST_F(InspectTest, ADamagedArtifactThatNobodyWantsGoes) {
   EXPECT_TRUE(marked(fs, kRoot, Mark::kDamaged)->empty());
 }
 
-TEST_F(InspectTest, PinnedArtifactsAreNeverEvictedAndCollectingTakesTheRest) {
+TEST_F(InspectTest, PinnedArtifactsSurviveCollection) {
   const auto store = open();
   const auto pinned = install(*store, "pinned"), wanted = install(*store, "wanted"),
              idle = install(*store, "idle");
@@ -307,7 +307,7 @@ TEST_F(InspectTest, PinnedArtifactsAreNeverEvictedAndCollectingTakesTheRest) {
   EXPECT_FALSE(store->find(pinned));
 }
 
-TEST_F(InspectTest, TheVersionBeforeIsTheLastToBeEvicted) {
+TEST_F(InspectTest, PreviouslyServedVersionIsEvictedLast) {
   const auto store = open(/*capacity=*/3 * 13);
   const auto v1 = install(*store, "1"), v2 = install(*store, "2");
   (void)store->find(v2);

@@ -45,7 +45,7 @@ TEST_F(ModelTreeTest, ExposedVersionSharesTheFilesOfTheArtifact) {
   EXPECT_EQ(*tree.keys(), std::vector<std::string>{"default/digits"});
 }
 
-TEST_F(ModelTreeTest, TargetNamesOnlyWhatIsShown) {
+TEST_F(ModelTreeTest, TargetMustBeAnExposedVersion) {
   auto tree = open();
   EXPECT_EQ(tree.set_target("default/digits", "3").error().code(), Code::kNotFound);
   EXPECT_EQ(*tree.target("default/digits"), std::nullopt);
@@ -55,7 +55,7 @@ TEST_F(ModelTreeTest, TargetNamesOnlyWhatIsShown) {
   EXPECT_EQ(*tree.target("default/digits"), "3");
 }
 
-TEST_F(ModelTreeTest, AnotherArtifactUnderTheSameVersionReplacesIt) {
+TEST_F(ModelTreeTest, NewArtifactReplacesTheFilesOfTheVersion) {
   auto tree = open();
   ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
   const auto calls = fs.calls();
@@ -66,7 +66,7 @@ TEST_F(ModelTreeTest, AnotherArtifactUnderTheSameVersionReplacesIt) {
   EXPECT_EQ(*fs.list("/data/models/default/digits"), std::vector<std::string>{"3"});
 }
 
-TEST_F(ModelTreeTest, PruneHidesWhatIsNeitherKeptNorActive) {
+TEST_F(ModelTreeTest, PruneHidesVersionsNeitherKeptNorActive) {
   auto tree = open();
   for (const char* version : {"3", "4", "5"})
     ASSERT_TRUE(tree.expose("default/digits", version, artifact(version)).ok());
@@ -76,7 +76,7 @@ TEST_F(ModelTreeTest, PruneHidesWhatIsNeitherKeptNorActive) {
   EXPECT_EQ((*fs.stat(artifact("3") / "model.onnx"))->links, 1u);
 }
 
-TEST_F(ModelTreeTest, RemovingTheActiveVersionTakesTheTargetFirst) {
+TEST_F(ModelTreeTest, UnexposingTheActiveVersionClearsTheTarget) {
   auto tree = open();
   ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
   ASSERT_TRUE(tree.set_target("default/digits", "3").ok());
@@ -97,7 +97,7 @@ TEST_F(ModelTreeTest, RemovingAModelLeavesOthersAndArtifacts) {
   EXPECT_EQ(text(artifact("3") / "model.onnx"), "3");
 }
 
-TEST_F(ModelTreeTest, NamesThatAreNoPlainNamesAreRefused) {
+TEST_F(ModelTreeTest, InvalidKeysAndVersionsAreRefused) {
   auto tree = open();
   for (const char* key : {"", "digits", "default/", "/digits", "default/../x", "../digits",
                           "default/a/b", "default/.hidden", "a b/c"})
@@ -107,7 +107,7 @@ TEST_F(ModelTreeTest, NamesThatAreNoPlainNamesAreRefused) {
         << version;
 }
 
-TEST_F(ModelTreeTest, LastGoodStaysAcrossStartsAndIsWrittenOnlyWhenItDiffers) {
+TEST_F(ModelTreeTest, LastGoodSurvivesRestartsAndIsRewrittenOnlyOnChange) {
   auto tree = open();
   ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
   ASSERT_TRUE(tree.note_last_good("default/digits", "3 abc").ok());
@@ -121,7 +121,7 @@ TEST_F(ModelTreeTest, LastGoodStaysAcrossStartsAndIsWrittenOnlyWhenItDiffers) {
   EXPECT_EQ(*after.versions("default/digits"), std::vector<std::string>{"3"});
 }
 
-TEST_F(ModelTreeTest, TheNameOfAJobsWorkerIsAKey) {
+TEST_F(ModelTreeTest, WorkerNameIsAKeyOfItsOwn) {
   auto tree = open();
   ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
   ASSERT_TRUE(tree.expose("default/digits.edge", "4", artifact("4")).ok());
@@ -134,7 +134,7 @@ TEST_F(ModelTreeTest, TheNameOfAJobsWorkerIsAKey) {
   EXPECT_EQ(*after.keys(), std::vector<std::string>{"default/digits"});
 }
 
-TEST_F(ModelTreeTest, AJointIsThereBeforeTheFirstVersionAndIsNotWrittenWhenItSaysTheSame) {
+TEST_F(ModelTreeTest, JointFileNeedsNoVersionAndIsRewrittenOnlyOnChange) {
   const codec::Json one = codec::Json::object({{"version", 1}, {"tiers", codec::Json::array()}});
   const codec::Json turned = codec::Json::object({{"tiers", codec::Json::array()}, {"version", 1}});
   const os::Path file = "/data/models/default/digits.edge/joint.json";
@@ -161,7 +161,7 @@ TEST_F(ModelTreeTest, AJointIsThereBeforeTheFirstVersionAndIsNotWrittenWhenItSay
   EXPECT_EQ(after.set_joint_file("default", one).error().code(), Code::kInvalid);
 }
 
-TEST_F(ModelTreeTest, WhatSomebodyWroteIntoAJointIsPutRight) {
+TEST_F(ModelTreeTest, DamagedJointFileIsRewritten) {
   auto tree = open();
   const codec::Json one = codec::Json::object({{"version", 1}});
   for (const std::string& damage :
@@ -175,7 +175,7 @@ TEST_F(ModelTreeTest, WhatSomebodyWroteIntoAJointIsPutRight) {
 }
 
 // A server that reads at any moment, also after a kill, sees the whole old or new joint.json.
-TEST_F(ModelTreeTest, AFaultOfAnyCallLeavesTheOldJointOrTheNewOne) {
+TEST_F(ModelTreeTest, FaultAtAnyCallLeavesTheOldOrNewJointFile) {
   const codec::Json one = codec::Json::object({{"version", 1}}),
                     two = codec::Json::object({{"version", 2}});
   const std::string file = "/data/models/default/digits/joint.json";
@@ -202,7 +202,7 @@ TEST_F(ModelTreeTest, AFaultOfAnyCallLeavesTheOldJointOrTheNewOne) {
 }
 
 // A server that reads at any moment, also after a kill, sees whole versions and an existing target.
-TEST_F(ModelTreeTest, KillAtAnyCallLeavesWholeVersionsAndATrueTarget) {
+TEST_F(ModelTreeTest, KillAtAnyCallLeavesWholeVersionsAndAnExistingTarget) {
   const auto swap = [](ModelTree& tree) -> Status {
     TRY_VOID(tree.expose("default/digits", "4", artifact("4")));
     TRY_VOID(tree.set_target("default/digits", "4"));

@@ -54,7 +54,7 @@ class NumberedViewTest : public ::testing::Test {
   ModelTree tree_;
 };
 
-TEST_F(NumberedViewTest, ActiveVersionIsShownUnderItsNumberByHardLinks) {
+TEST_F(NumberedViewTest, ActiveVersionIsHardLinkedUnderItsNumber) {
   expose("3", "3");
   const auto shown = show();
   ASSERT_TRUE(shown.ok()) << shown.error().message();
@@ -66,7 +66,7 @@ TEST_F(NumberedViewTest, ActiveVersionIsShownUnderItsNumberByHardLinks) {
             (*fs.stat(artifact("3") / "saved_model.pb"))->inode);
 }
 
-TEST_F(NumberedViewTest, NewerVersionStandsBesideTheOlderOneUntilThatIsHidden) {
+TEST_F(NumberedViewTest, NewerVersionStaysNextToTheOlderUntilPruned) {
   expose("3", "3");
   ASSERT_TRUE(show().ok());
   expose("4", "4");
@@ -77,7 +77,7 @@ TEST_F(NumberedViewTest, NewerVersionStandsBesideTheOlderOneUntilThatIsHidden) {
   EXPECT_EQ(list(), Names{"4"});
 }
 
-TEST_F(NumberedViewTest, GoingBackHidesTheNewerOne) {
+TEST_F(NumberedViewTest, RollbackHidesTheNewerNumber) {
   expose("3", "3");
   ASSERT_TRUE(show().ok());
   expose("4", "4");
@@ -87,7 +87,7 @@ TEST_F(NumberedViewTest, GoingBackHidesTheNewerOne) {
   EXPECT_EQ(list(), Names{"3"});
 }
 
-TEST_F(NumberedViewTest, SmallerNumberThatIsToServeHidesTheGreaterOne) {
+TEST_F(NumberedViewTest, ActiveSmallerNumberHidesTheGreaterNumber) {
   expose("four", "four");
   ASSERT_TRUE(show().ok());
   EXPECT_EQ(list(), Names{"900"});
@@ -96,7 +96,7 @@ TEST_F(NumberedViewTest, SmallerNumberThatIsToServeHidesTheGreaterOne) {
   EXPECT_EQ(list(), Names{"4"});
 }
 
-TEST_F(NumberedViewTest, AnotherArchiveUnderTheNameGetsAnotherNumberAndKeepsIt) {
+TEST_F(NumberedViewTest, AnotherArtifactOfTheVersionGetsANewStableNumber) {
   expose("3", "3");
   ASSERT_TRUE(show().ok());
   expose("3", "again");
@@ -110,7 +110,7 @@ TEST_F(NumberedViewTest, AnotherArchiveUnderTheNameGetsAnotherNumberAndKeepsIt) 
   EXPECT_EQ(list(), Names{"1003"});
 }
 
-TEST_F(NumberedViewTest, SecondLookWritesNothing) {
+TEST_F(NumberedViewTest, SecondCallWritesNothing) {
   expose("3", "3");
   expose("4", "4");
   ASSERT_TRUE(show({"config.pbtxt"}).ok());
@@ -119,7 +119,7 @@ TEST_F(NumberedViewTest, SecondLookWritesNothing) {
   EXPECT_EQ((*fs.stat(kView / "4"))->inode, inode);
 }
 
-TEST_F(NumberedViewTest, FilesBesideTheNumbersAreThoseOfTheActiveVersion) {
+TEST_F(NumberedViewTest, ExtraFilesComeFromTheActiveVersion) {
   expose("3", "3");
   ASSERT_TRUE(show({"config.pbtxt"}).ok());
   EXPECT_EQ(text(kView / "config.pbtxt"), "3");
@@ -131,7 +131,7 @@ TEST_F(NumberedViewTest, FilesBesideTheNumbersAreThoseOfTheActiveVersion) {
   EXPECT_EQ(list(), (Names{"3", "4", "900"}));
 }
 
-TEST_F(NumberedViewTest, WhatACrashLeftUnderWayIsCleared) {
+TEST_F(NumberedViewTest, LeftoversOfACrashAreCleared) {
   expose("3", "3");
   ASSERT_TRUE(fs.make_directories(kView / ".new-3/variables", 0755).ok());
   ASSERT_TRUE(fs.make_directories(kView / ".old-2", 0755).ok());
@@ -139,7 +139,7 @@ TEST_F(NumberedViewTest, WhatACrashLeftUnderWayIsCleared) {
   EXPECT_EQ(list(), Names{"3"});
 }
 
-TEST_F(NumberedViewTest, ViewSurvivesARestartAndGoesWithTheModel) {
+TEST_F(NumberedViewTest, ViewSurvivesARestartAndIsRemovedWithTheModel) {
   expose("3", "3");
   ASSERT_TRUE(show().ok());
   tree_ = open();
@@ -149,7 +149,7 @@ TEST_F(NumberedViewTest, ViewSurvivesARestartAndGoesWithTheModel) {
   EXPECT_EQ(*fs.stat(kView), std::nullopt);
 }
 
-TEST_F(NumberedViewTest, WithoutAnActiveVersionThereIsNothingToShow) {
+TEST_F(NumberedViewTest, ShowFailsWithoutAnActiveVersion) {
   EXPECT_EQ(show().error().code(), Code::kNotFound);
   ASSERT_TRUE(tree_.expose(kKey, "3", artifact("3")).ok());
   EXPECT_EQ(show().error().code(), Code::kNotFound);

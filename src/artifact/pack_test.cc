@@ -32,7 +32,7 @@ Made make(os::FileSystem& fs, const PackOptions& options = {.framework = "onnx"}
   return {std::move(bytes), std::move(packed)};
 }
 
-TEST(Pack, SameDirectoryMakesTheSameBytesWhateverItsHistory) {
+TEST(Pack, SameDirectoryGivesTheSameBytes) {
   os::testing::MemoryFileSystem a, b;
   write(a, "/m/model.onnx", "model");
   write(a, "/m/sub/labels.txt", "0");
@@ -50,7 +50,7 @@ TEST(Pack, SameDirectoryMakesTheSameBytesWhateverItsHistory) {
   EXPECT_EQ(first.packed->files, 2u);
 }
 
-TEST(Pack, AnOnnxFileIsPackedAlone) {
+TEST(Pack, OnnxFileIsPackedWithoutOtherFiles) {
   os::testing::MemoryFileSystem fs;
   write(fs, "/models/net.onnx", "model");
   write(fs, "/models/other.onnx", "another");
@@ -77,7 +77,7 @@ TEST(Pack, AnOnnxFileIsPackedAlone) {
             std::string::npos);
 }
 
-TEST(Pack, WhatIsPackedIsUnpackedTheSame) {
+TEST(Pack, PackedFilesUnpackUnchanged) {
   struct Case {
     const char* name;
     std::vector<std::string> files;
@@ -107,7 +107,7 @@ TEST(Pack, WhatIsPackedIsUnpackedTheSame) {
   }
 }
 
-TEST(Pack, RefusesWhatANodeWouldRefuse) {
+TEST(Pack, PackRefusesTreesThatANodeWouldRefuse) {
   const auto refused = [](const std::function<void(os::FileSystem&)>& spoil, std::string_view says,
                           PackOptions options) {
     os::testing::MemoryFileSystem fs;
@@ -134,7 +134,7 @@ TEST(Pack, RefusesWhatANodeWouldRefuse) {
           {.limits = small});
 }
 
-TEST(Pack, FileAppearsWholeOrNotAtAll) {
+TEST(Pack, FailedPackLeavesTheOldFile) {
   os::testing::MemoryFileSystem fs;
   write(fs, "/m/model.onnx", "model");
   write(fs, "/out/m.tar.gz", "old");
@@ -149,7 +149,7 @@ TEST(Pack, FileAppearsWholeOrNotAtAll) {
   EXPECT_EQ(pack_to_file(kForever, fs, "/m", {}, "/m/m.tar.gz").error().code(), Code::kInvalid);
 }
 
-TEST(Pack, FormatIsToldByTheName) {
+TEST(Pack, FileExtensionSelectsTheFormat) {
   EXPECT_EQ(*archive_format_of("a/m.tar.gz"), codec::ArchiveFormat::kTarGzip);
   EXPECT_EQ(*archive_format_of("m.tar.zst"), codec::ArchiveFormat::kTarZstd);
   EXPECT_EQ(*archive_format_of("m.tar"), codec::ArchiveFormat::kTar);
@@ -171,14 +171,14 @@ class FetchTest : public ::testing::Test {
   FetchOptions options;
 };
 
-TEST_F(FetchTest, VersionAppearsCompleteAndNothingBesideIt) {
+TEST_F(FetchTest, FetchLeavesOnlyTheCompleteVersion) {
   const auto installed = fetch(kForever, fs, origin, options);
   ASSERT_TRUE(installed.ok()) << installed.error().error;
   EXPECT_EQ(*os::read_file(fs, "/models/digits/3/model.onnx"), "three");
   EXPECT_EQ(*fs.list("/models/digits"), std::vector<std::string>{"3"});
 }
 
-TEST_F(FetchTest, FilesThatBelongBesideTheVersionStandThereTooAlsoAfterAKillBetween) {
+TEST_F(FetchTest, ExtraFilesAreCopiedAndRestoredByTheNextFetch) {
   options.extra_files = {"model.onnx", "missing"};
   ASSERT_TRUE(fs.make_directories("/models/digits", 0755).ok());
   ASSERT_TRUE(
@@ -211,7 +211,7 @@ TEST_F(FetchTest, AnotherDigestReplacesTheVersion) {
   EXPECT_EQ(*fs.list("/models/digits"), std::vector<std::string>{"3"});
 }
 
-TEST_F(FetchTest, FilesThatAreNotOursAreNeverReplaced) {
+TEST_F(FetchTest, ForeignFilesAreNeverReplaced) {
   ASSERT_TRUE(fs.make_directories("/home/ada", 0755).ok());
   ASSERT_TRUE(os::write_file_atomically(fs, "/home/ada/thesis", "years").ok());
   for (const char* taken : {"/home/ada", "/home/ada/thesis"}) {
@@ -228,7 +228,7 @@ TEST_F(FetchTest, FilesThatAreNotOursAreNeverReplaced) {
   EXPECT_TRUE(fetch(kForever, fs, origin, options).ok());
 }
 
-TEST_F(FetchTest, FailuresHaveTheirReasons) {
+TEST_F(FetchTest, FailuresHaveDistinctReasons) {
   options.request.digest = codec::Sha256::of("something else");
   EXPECT_EQ(fetch(kForever, fs, origin, options).error().reason, Reason::kDigestMismatch);
   const std::string bad = testing::TarBuilder().file("readme", "x").tar();
@@ -241,7 +241,7 @@ TEST_F(FetchTest, FailuresHaveTheirReasons) {
   EXPECT_FALSE(*fs.stat("/models/digits/3"));
 }
 
-TEST_F(FetchTest, RefusalOfThePeerIsToldAtOnceAndTroubleIsTriedAgain) {
+TEST_F(FetchTest, ClientErrorsFailAtOnceAndServerErrorsAreRetried) {
   for (const int status : {400, 401, 403, 404, 410, 451, 408, 425, 429, 500, 503}) {
     const bool heals = status >= 500 || status == 408 || status == 425 || status == 429;
     testing::Origin peer;
@@ -263,7 +263,7 @@ TEST_F(FetchTest, RefusalOfThePeerIsToldAtOnceAndTroubleIsTriedAgain) {
   }
 }
 
-TEST_F(FetchTest, WithoutASpoolNothingIsKeptAndABrokenConnectionGoesOnAllTheSame) {
+TEST_F(FetchTest, FetchWithoutASpoolResumesABrokenConnection) {
   options.spooled = false;
   origin.put(
       kUrl,
@@ -284,7 +284,7 @@ TEST_F(FetchTest, WithoutASpoolNothingIsKeptAndABrokenConnectionGoesOnAllTheSame
   EXPECT_EQ(origin.seen()[1].if_range, "\"a\"");
 }
 
-TEST_F(FetchTest, KillAtAnyCallLeavesTheVersionWholeOrAbsentAndTheNextCallHeals) {
+TEST_F(FetchTest, KilledFetchLeavesAWholeOrAbsentVersionAndTheNextSucceeds) {
   for (std::uint64_t nth = 1;; ++nth) {
     os::testing::MemoryFileSystem disk;
     ASSERT_TRUE(disk.make_directories("/models", 0755).ok());

@@ -112,14 +112,14 @@ class PeersTest : public ::testing::Test {
   std::unique_ptr<Store> store;
 };
 
-TEST_F(PeersTest, AreAskedBeforeTheOrigin) {
+TEST_F(PeersTest, PeersAreTriedBeforeTheOrigin) {
   ASSERT_TRUE(ensure().ok());
   EXPECT_EQ(peer.ranges, std::vector<std::string>{"bytes=0-"});
   EXPECT_TRUE(second.ranges.empty());
   EXPECT_TRUE(origin.seen().empty());
 }
 
-TEST_F(PeersTest, OneThatIsOnlyGettingItGivesWhatItHasSoFar) {
+TEST_F(PeersTest, PeerThatIsStillDownloadingServesItsPartialArchive) {
   peer.there = 0;
   peer.on_request = [this] {
     peer.there = std::min<std::uint64_t>(peer.there + (peer.ranges.size() % 2 == 0 ? 7'000 : 0),
@@ -130,7 +130,7 @@ TEST_F(PeersTest, OneThatIsOnlyGettingItGivesWhatItHasSoFar) {
   EXPECT_TRUE(origin.seen().empty());
 }
 
-TEST_F(PeersTest, OneThatGetsOnNoFurtherIsGivenUpAndWhatItGaveIsGoneOnWith) {
+TEST_F(PeersTest, StalledPeerIsAbandonedAndTheOriginResumes) {
   peer.there = 20'000;
   peer.on_request = [this] { clock.advance(std::chrono::seconds(25)); };
   second.reachable = false;
@@ -140,7 +140,7 @@ TEST_F(PeersTest, OneThatGetsOnNoFurtherIsGivenUpAndWhatItGaveIsGoneOnWith) {
   EXPECT_EQ(origin.seen()[0].range, "bytes=20000-");
 }
 
-TEST_F(PeersTest, OneThatOnlySaysItGetsOnIsGivenUpAfterAnHour) {
+TEST_F(PeersTest, PeerWithoutRealProgressIsAbandonedAfterAnHour) {
   peer.there = 0;
   peer.total = 0;
   peer.on_request = [this] {
@@ -155,7 +155,7 @@ TEST_F(PeersTest, OneThatOnlySaysItGetsOnIsGivenUpAfterAnHour) {
   EXPECT_EQ(origin.seen().size(), 1u);
 }
 
-TEST_F(PeersTest, OneThatDripsIsGivenUpAfterAMinuteAndWhatItGaveIsGoneOnWith) {
+TEST_F(PeersTest, DrippingPeerIsAbandonedAfterAMinuteAndTheNextResumes) {
   peer.piece = 10;
   peer.on_read = [this] { clock.advance(std::chrono::seconds(1)); };
   ASSERT_TRUE(ensure().ok());
@@ -163,7 +163,7 @@ TEST_F(PeersTest, OneThatDripsIsGivenUpAfterAMinuteAndWhatItGaveIsGoneOnWith) {
   EXPECT_TRUE(origin.seen().empty());
 }
 
-TEST_F(PeersTest, OneWhoseEveryAnswerComesLateWithAByteIsGivenUp) {
+TEST_F(PeersTest, PeerWithLateSingleByteAnswersIsAbandoned) {
   peer.there = 0;
   peer.on_request = [this] {
     clock.advance(std::chrono::seconds(59));
@@ -174,7 +174,7 @@ TEST_F(PeersTest, OneWhoseEveryAnswerComesLateWithAByteIsGivenUp) {
   EXPECT_EQ(second.ranges, std::vector<std::string>{"bytes=2-"});
 }
 
-TEST_F(PeersTest, OneThatBuysItsTimeWithAByteNowAndThenIsGivenUpAfterAnHour) {
+TEST_F(PeersTest, PeerWithOccasionalBytesIsAbandonedAfterAnHour) {
   peer.there = 0;
   peer.on_request = [this] {
     if (peer.ranges.size() % 2 == 0) ++peer.there;
@@ -187,7 +187,7 @@ TEST_F(PeersTest, OneThatBuysItsTimeWithAByteNowAndThenIsGivenUpAfterAnHour) {
   EXPECT_EQ(second.ranges.size(), 1u);
 }
 
-TEST_F(PeersTest, OneThatGetsItOverASlowLinkIsWaitedForLongerWhileItGivesWhatItHas) {
+TEST_F(PeersTest, SlowPeerWithSteadyProgressIsAwaitedBeyondAnHour) {
   // A link of 6 KiB/s; every 50 s more bytes become available.
   const std::string large = testing::model_archive(noise(24 << 20));
   const codec::Sha256 name = codec::Sha256::of(large);
@@ -212,7 +212,7 @@ TEST_F(PeersTest, OneThatGetsItOverASlowLinkIsWaitedForLongerWhileItGivesWhatItH
   EXPECT_TRUE(origin.seen().empty());
 }
 
-TEST_F(PeersTest, OneThatKnowsNothingOfItYetIsWaitedForOnlyShortly) {
+TEST_F(PeersTest, PeerThatDoesNotKnowTheArchiveIsAwaitedBriefly) {
   peer.status = 404;
   peer.on_request = [this] { clock.advance(std::chrono::seconds(4)); };
   second.status = 404;
@@ -223,7 +223,7 @@ TEST_F(PeersTest, OneThatKnowsNothingOfItYetIsWaitedForOnlyShortly) {
   EXPECT_TRUE(origin.seen().empty());
 }
 
-TEST_F(PeersTest, OneWithoutTheArchiveIsPassedAtOnce) {
+TEST_F(PeersTest, PeerWithoutTheArchiveIsSkippedAtOnce) {
   peer.status = second.status = 410;
   ASSERT_TRUE(ensure().ok());
   EXPECT_EQ(peer.ranges.size(), 1u);
@@ -231,7 +231,7 @@ TEST_F(PeersTest, OneWithoutTheArchiveIsPassedAtOnce) {
   EXPECT_EQ(origin.seen().size(), 1u);
 }
 
-TEST_F(PeersTest, OneThatCannotBeReachedIsAskedLastForFiveMinutes) {
+TEST_F(PeersTest, UnreachablePeerIsTriedLastForFiveMinutes) {
   peer.reachable = false;
   ASSERT_TRUE(ensure().ok());
   ASSERT_EQ(peer.ranges.size(), 1u);
@@ -247,7 +247,7 @@ TEST_F(PeersTest, OneThatCannotBeReachedIsAskedLastForFiveMinutes) {
   EXPECT_EQ(peer.ranges.size(), 2u);
 }
 
-TEST_F(PeersTest, OneThatGivesOtherBytesIsNoticedAndNotAskedAgain) {
+TEST_F(PeersTest, PeerWithWrongBytesIsDetectedAndNotTriedAgain) {
   peer.archive[30'000] ^= 1;
   ASSERT_TRUE(ensure().ok());
   EXPECT_FALSE(second.ranges.empty());
@@ -258,7 +258,7 @@ TEST_F(PeersTest, OneThatGivesOtherBytesIsNoticedAndNotAskedAgain) {
   EXPECT_TRUE(origin.seen().empty());
 }
 
-TEST_F(PeersTest, BytesThatOneGaveBeforeItBrokeSpoilNothing) {
+TEST_F(PeersTest, WrongBytesOfABrokenPeerAreDiscarded) {
   peer.archive[10'000] ^= 1;
   peer.there = 20'000;
   peer.on_request = [this] { peer.reachable = peer.ranges.size() < 2; };
@@ -267,7 +267,7 @@ TEST_F(PeersTest, BytesThatOneGaveBeforeItBrokeSpoilNothing) {
   EXPECT_EQ(origin.seen().size(), 2u) << "once with what was there, once from the beginning";
 }
 
-TEST_F(PeersTest, OneThatSaysMoreThanTheDiskHoldsIsNotBelievedAndNothingGoesForIt) {
+TEST_F(PeersTest, PeerThatAnnouncesMoreThanTheDiskHoldsEvictsNothing) {
   const std::string unused = testing::model_archive(noise(1'000));
   origin.put("http://origin/unused.tar", unused);
   ASSERT_TRUE(store
@@ -286,7 +286,7 @@ TEST_F(PeersTest, OneThatSaysMoreThanTheDiskHoldsIsNotBelievedAndNothingGoesForI
   EXPECT_EQ(peer.ranges.size(), 1u);
 }
 
-TEST_F(PeersTest, WhenAllSayMoreThanTheDiskHoldsTheOriginIsAsked) {
+TEST_F(PeersTest, OriginIsUsedIfAllPeersAnnounceMoreThanTheDiskHolds) {
   fs.set_capacity(4'000'000);
   peer.total = second.total = std::uint64_t{1} << 33;
   const auto outcome = ensure();
@@ -294,7 +294,7 @@ TEST_F(PeersTest, WhenAllSayMoreThanTheDiskHoldsTheOriginIsAsked) {
   EXPECT_EQ(origin.seen().size(), 1u);
 }
 
-TEST_F(PeersTest, TheyAreRightWhereTheOriginHasAsMuchAndFirstAgainOnceThereIsRoom) {
+TEST_F(PeersTest, PeerIsUsedAfterTheOriginConfirmsTheSizeAndEvictionMakesRoom) {
   const std::string unused = testing::model_archive(noise(1'000'000));
   origin.put("http://origin/unused.tar", unused);
   ASSERT_TRUE(store
@@ -309,7 +309,7 @@ TEST_F(PeersTest, TheyAreRightWhereTheOriginHasAsMuchAndFirstAgainOnceThereIsRoo
   EXPECT_EQ(origin.seen().size(), 2u) << "the one that went, and what this one measures";
 }
 
-TEST_F(PeersTest, ABombOfOneIsPassedAndLeavesNothing) {
+TEST_F(PeersTest, BombFromAPeerIsDiscardedAndTheOriginIsUsed) {
   store.reset();
   store = open(400'000);
   peer.archive = testing::tar_gzip_of("model.onnx", 900'000);
@@ -322,7 +322,7 @@ TEST_F(PeersTest, ABombOfOneIsPassedAndLeavesNothing) {
   EXPECT_TRUE(fs.list("/data/artifacts/.scratch")->empty());
 }
 
-TEST_F(PeersTest, ABombThatOneLeftHereDoesNotOutlastTheNextTry) {
+TEST_F(PeersTest, BombLeftInTheSpoolIsDiscardedByTheNextAttempt) {
   peer.archive = testing::tar_gzip_of("model.onnx", 9'000'000);
   peer.total = peer.archive.size();
   peer.there = peer.archive.size() - 100;
@@ -339,7 +339,7 @@ TEST_F(PeersTest, ABombThatOneLeftHereDoesNotOutlastTheNextTry) {
   EXPECT_EQ(origin.seen().back().range, "");
 }
 
-TEST_F(PeersTest, WhatTheOriginGaveStaysWhereItDoesNotFit) {
+TEST_F(PeersTest, OriginBytesStayInTheSpoolIfTheDiskIsFull) {
   store.reset();
   store = open(20'000);
   peer.status = second.status = 410;
@@ -353,7 +353,7 @@ TEST_F(PeersTest, WhatTheOriginGaveStaysWhereItDoesNotFit) {
   EXPECT_NE(origin.seen().back().range, "");
 }
 
-TEST_F(PeersTest, WhenNobodyGivesItTheMessageNamesBoth) {
+TEST_F(PeersTest, ErrorNamesTheOriginAndThePeers) {
   peer.status = second.status = 410;
   origin.put(kOrigin, Origin::File{.bytes = "gone", .status = 404});
   const auto outcome = ensure();
@@ -363,7 +363,7 @@ TEST_F(PeersTest, WhenNobodyGivesItTheMessageNamesBoth) {
             "http://origin/m.tar: HTTP 404; nor did a peer: https://second/archive: HTTP 410");
 }
 
-TEST_F(PeersTest, AnArchiveIsKeptWhereItIsToBeGivenAndOnlyThen) {
+TEST_F(PeersTest, ArchiveIsKeptOnlyIfListed) {
   ASSERT_TRUE(ensure().ok());
   EXPECT_FALSE(store->has_archive(digest));
   EXPECT_FALSE(store->archive(digest).has_value());
@@ -390,7 +390,7 @@ TEST_F(PeersTest, AnArchiveIsKeptWhereItIsToBeGivenAndOnlyThen) {
   EXPECT_TRUE(fs.list("/data/artifacts/.archives")->empty());
 }
 
-TEST_F(PeersTest, AnArchiveThatIsKeptMakesItsTreeAnewWithoutAnybodyElse) {
+TEST_F(PeersTest, KeptArchiveRebuildsItsTreeWithoutANetwork) {
   store->keep_archives({digest});
   ASSERT_TRUE(ensure().ok());
   peer.reachable = second.reachable = false;
@@ -416,7 +416,7 @@ TEST_F(PeersTest, AnArchiveThatIsKeptMakesItsTreeAnewWithoutAnybodyElse) {
   EXPECT_TRUE(fs.list("/data/artifacts/.scratch")->empty());
 }
 
-TEST_F(PeersTest, AnArchiveThatWasKeptAndIsSpoiltIsReplaced) {
+TEST_F(PeersTest, CorruptKeptArchiveIsDownloadedAgain) {
   const os::Path kept = "/data/artifacts/.archives/" + digest.hex();
   store->keep_archives({digest});
   ASSERT_TRUE(ensure().ok());
@@ -430,7 +430,7 @@ TEST_F(PeersTest, AnArchiveThatWasKeptAndIsSpoiltIsReplaced) {
   EXPECT_TRUE(os::read_file(fs, kept).value() == archive);
 }
 
-TEST_F(PeersTest, APartCanBeGivenOnWhileTheRestIsStillToCome) {
+TEST_F(PeersTest, PartialArchiveCanBeReadDuringItsDownload) {
   // Large enough to report its size on the way, every 256 KiB.
   constexpr std::uint64_t kPart = 400'000;
   const std::string large = testing::model_archive(noise(700'000));
@@ -462,7 +462,7 @@ TEST_F(PeersTest, APartCanBeGivenOnWhileTheRestIsStillToCome) {
   EXPECT_TRUE(read == large.substr(0, kPart));
 }
 
-TEST_F(PeersTest, AnArchiveIsTheFirstToGoWhereRoomIsShort) {
+TEST_F(PeersTest, EvictionRemovesTheKeptArchiveBeforeTheTree) {
   store->keep_archives({digest});
   ASSERT_TRUE(ensure().ok());
   ASSERT_TRUE(store->has_archive(digest));

@@ -71,7 +71,7 @@ class ResumeTest : public ::testing::Test {
   std::string archive;
 };
 
-TEST_F(ResumeTest, AKillAtAnyByteCostsAtMost256KiB) {
+TEST_F(ResumeTest, KillAtAnyByteLosesAtMost256KiB) {
   const auto rng = seeded_rng(5);
   std::set<int> at;
   for (int i = 0; i < 4; ++i) at.insert(1 + static_cast<int>(rng->below(archive.size() / kPiece)));
@@ -88,7 +88,7 @@ TEST_F(ResumeTest, AKillAtAnyByteCostsAtMost256KiB) {
 }
 
 // A power cut loses at most 256 KiB on a thin link, and the bytes of five seconds on a fast one.
-TEST_F(ResumeTest, APowerCutCostsAtMost256KiBOrFiveSecondsOfTheLink) {
+TEST_F(ResumeTest, PowerCutLosesAtMost256KiBOrFiveSecondsOfBytes) {
   for (const auto pause : {std::chrono::milliseconds(1000), std::chrono::milliseconds(100)}) {
     SCOPED_TRACE(pause.count());
     const std::uint64_t in_five_seconds =

@@ -62,7 +62,7 @@ class SourcesTest : public ::testing::Test {
   const std::string archive = testing::model_archive(noise(50'000));
 };
 
-TEST_F(SourcesTest, MirrorsAreAskedInTheirOrderAndOnlyWhenTheOneBeforeFails) {
+TEST_F(SourcesTest, MirrorsAreTriedInOrderAfterAFailure) {
   origin.put(kA, archive);
   origin.put(kB, archive);
   ASSERT_TRUE(open()->ensure(kForever, request()).ok());
@@ -73,7 +73,7 @@ TEST_F(SourcesTest, MirrorsAreAskedInTheirOrderAndOnlyWhenTheOneBeforeFails) {
   EXPECT_EQ(asked(), (std::vector<std::string>{kA, kA, kB}));
 }
 
-TEST_F(SourcesTest, ASourceThatDoesNotAnswerStandsBehindTheOneThatWorkedForFiveMinutes) {
+TEST_F(SourcesTest, FailedSourceIsTriedLastForFiveMinutes) {
   const auto store = open();
   origin.put(kB, archive);
   ASSERT_TRUE(store->ensure(kForever, request()).ok());
@@ -93,7 +93,7 @@ TEST_F(SourcesTest, ASourceThatDoesNotAnswerStandsBehindTheOneThatWorkedForFiveM
   EXPECT_EQ(asked().back(), "http://a/2.tar");
 }
 
-TEST_F(SourcesTest, AnotherSourceGoesOnWhereTheFirstBrokeAndIsGivenNoValidatorOfIt) {
+TEST_F(SourcesTest, NextSourceResumesWithoutTheOtherValidator) {
   break_for_good(kA, 20'000, "\"a\"");
   origin.put(kB, Origin::File{.bytes = archive, .etag = "\"b\""});
   ASSERT_TRUE(open()->ensure(kForever, request()).ok());
@@ -107,7 +107,7 @@ TEST_F(SourcesTest, AnotherSourceGoesOnWhereTheFirstBrokeAndIsGivenNoValidatorOf
   EXPECT_EQ(origin.bytes_served(), archive.size());
 }
 
-TEST_F(SourcesTest, TheValidatorOfASourceServesItAgainAfterARestart) {
+TEST_F(SourcesTest, ValidatorOfTheSourceIsReusedAfterARestart) {
   break_for_good(kA, 20'000, "\"a\"");
   EXPECT_FALSE(open()->ensure(kForever, request()).ok());
   origin.on_request({});
@@ -118,7 +118,7 @@ TEST_F(SourcesTest, TheValidatorOfASourceServesItAgainAfterARestart) {
   EXPECT_EQ(origin.bytes_served(), archive.size());
 }
 
-TEST_F(SourcesTest, ASourceWithOtherBytesCostsNothingOfWhatAnotherGaveAndStandsLast) {
+TEST_F(SourcesTest, MirrorWithOtherBytesCostsNoEarlierBytes) {
   const auto store = open();
   break_for_good(kA, 20'000, "");
   origin.put(kB, testing::model_archive(noise(50'000, 7)));
@@ -128,7 +128,7 @@ TEST_F(SourcesTest, ASourceWithOtherBytesCostsNothingOfWhatAnotherGaveAndStandsL
   EXPECT_EQ(origin.seen().back().range, "bytes=20000-");
 }
 
-TEST_F(SourcesTest, WrongBytesFromTheBeginningPutASourceLastForAnHour) {
+TEST_F(SourcesTest, SourceWithWrongBytesIsTriedLastForAnHour) {
   const auto store = open();
   origin.put(kA, testing::model_archive(noise(50'000, 7)));
   origin.put(kB, archive);
@@ -143,7 +143,7 @@ TEST_F(SourcesTest, WrongBytesFromTheBeginningPutASourceLastForAnHour) {
   EXPECT_EQ(asked(), (std::vector<std::string>{kA, kB, kB, kA}));
 }
 
-TEST_F(SourcesTest, ALoginPageInTheMidstOfADownloadCostsNothingOfIt) {
+TEST_F(SourcesTest, LoginPageDuringADownloadKeepsTheSpool) {
   break_for_good(kA, 20'000, "");
   EXPECT_FALSE(open()->ensure(kForever, request()).ok());
   origin.on_request({});
@@ -160,7 +160,7 @@ TEST_F(SourcesTest, ALoginPageInTheMidstOfADownloadCostsNothingOfIt) {
   EXPECT_EQ(origin.seen().back().range, "bytes=20000-");
 }
 
-TEST_F(SourcesTest, ASourceWithoutRangesIsTheLastResortAndStartsOver) {
+TEST_F(SourcesTest, SourceWithoutRangesIsTriedLastAndStartsOver) {
   break_for_good(kA, 20'000, "");
   origin.put(kB, Origin::File{.bytes = archive, .ranges = false});
   ASSERT_TRUE(open()->ensure(kForever, request()).ok());
@@ -168,7 +168,7 @@ TEST_F(SourcesTest, ASourceWithoutRangesIsTheLastResortAndStartsOver) {
   EXPECT_EQ(origin.seen().back().range, "");
 }
 
-TEST_F(SourcesTest, WhenNoneGivesItOneMessageSaysWhyOfEachAndTheMostHopefulReasonCounts) {
+TEST_F(SourcesTest, ErrorListsEverySourceAndTheMostHopefulReason) {
   origin.put(kA, testing::model_archive("other"));
   origin.put(kB, Origin::File{.bytes = "gone", .status = 404});
   const auto outcome = open()->ensure(kForever, request());
@@ -186,7 +186,7 @@ TEST_F(SourcesTest, WhenNoneGivesItOneMessageSaysWhyOfEachAndTheMostHopefulReaso
   EXPECT_EQ(open()->ensure(kForever, request()).error().reason, Reason::kDigestMismatch);
 }
 
-TEST_F(SourcesTest, AnArchiveThatIsUnsafeWithTheRightDigestIsUnsafeEverywhere) {
+TEST_F(SourcesTest, UnsafeArchiveWithTheRightDigestEndsTheSearch) {
   const std::string bad = testing::TarBuilder().file("../out", "x").tar();
   for (const char* url : {kA, kB, kC}) origin.put(url, bad);
   const auto outcome =
@@ -197,7 +197,7 @@ TEST_F(SourcesTest, AnArchiveThatIsUnsafeWithTheRightDigestIsUnsafeEverywhere) {
   EXPECT_TRUE(scratch().empty());
 }
 
-TEST_F(SourcesTest, ABusyServerIsLeftAloneAsLongAsItAskedFor) {
+TEST_F(SourcesTest, BusyServerIsNotTriedBeforeRetryAfter) {
   origin.put(kA, Origin::File{.bytes = "busy", .status = 503, .headers = {{"Retry-After", "120"}}});
   const Request alone{.url = kA, .digest = codec::Sha256::of(archive), .framework = "onnx"};
   const auto store = open();
@@ -215,7 +215,7 @@ TEST_F(SourcesTest, ABusyServerIsLeftAloneAsLongAsItAskedFor) {
   EXPECT_TRUE(store->ensure(kForever, alone).ok());
 }
 
-TEST(SourceHistory, RemembersABoundedNumberOfSources) {
+TEST(SourceHistory, HistoryHoldsABoundedNumberOfSources) {
   ManualClock clock;
   SourceHistory history(clock);
   for (int i = 0; i < 5000; ++i)

@@ -47,7 +47,7 @@ class StoreTest : public ::testing::Test {
   const std::string archive = testing::model_archive(noise(50'000));
 };
 
-TEST_F(StoreTest, ArchiveBecomesADirectoryByItsDigestAndNothingElseStays) {
+TEST_F(StoreTest, ArchiveIsUnpackedIntoADirectoryNamedByDigest) {
   origin.put(kUrl, archive);
   const auto store = open();
   const auto installed = store->ensure(kForever, request(archive));
@@ -58,7 +58,7 @@ TEST_F(StoreTest, ArchiveBecomesADirectoryByItsDigestAndNothingElseStays) {
   EXPECT_TRUE(scratch().empty());
 }
 
-TEST_F(StoreTest, WhatIsPresentNeedsNoNetworkAlsoAfterReopening) {
+TEST_F(StoreTest, PresentArtifactNeedsNoNetworkEvenAfterReopening) {
   origin.put(kUrl, archive);
   ASSERT_TRUE(open()->ensure(kForever, request(archive)).ok());
   origin.remove(kUrl);
@@ -69,7 +69,7 @@ TEST_F(StoreTest, WhatIsPresentNeedsNoNetworkAlsoAfterReopening) {
   EXPECT_EQ(origin.seen().size(), 1u);
 }
 
-TEST_F(StoreTest, DigestCoversTheBytesBehindTheArchivesEnd) {
+TEST_F(StoreTest, DigestCoversBytesAfterTheEndOfTheArchive) {
   const std::string longer = archive + "and something behind it";
   origin.put(kUrl, longer);
   const auto store = open();
@@ -77,7 +77,7 @@ TEST_F(StoreTest, DigestCoversTheBytesBehindTheArchivesEnd) {
   EXPECT_TRUE(store->ensure(kForever, request(longer)).ok());
 }
 
-TEST_F(StoreTest, WrongDigestNamesBothAndLeavesNothing) {
+TEST_F(StoreTest, DigestErrorNamesBothDigestsAndLeavesNoFiles) {
   const std::string other = testing::model_archive("other");
   origin.put(kUrl, other);
   const auto store = open();
@@ -94,12 +94,12 @@ TEST_F(StoreTest, WrongDigestNamesBothAndLeavesNothing) {
   EXPECT_TRUE(store->list().empty());
 }
 
-TEST_F(StoreTest, WrongDigestIsToldBeforeWhatTheArchiveHolds) {
+TEST_F(StoreTest, WrongDigestIsReportedBeforeArchiveContent) {
   origin.put(kUrl, TarBuilder().file("../evil").tar());
   EXPECT_EQ(open()->ensure(kForever, request(archive)).error().reason, Reason::kDigestMismatch);
 }
 
-TEST_F(StoreTest, PageWhereAnArchiveShouldBeIsTransient) {
+TEST_F(StoreTest, HtmlPageInsteadOfAnArchiveIsTransient) {
   const std::string page = "\n<!DOCTYPE html><html>Please log in</html>";
   for (const char* type : {"text/html; charset=utf-8", "application/octet-stream"}) {
     origin.put(kUrl, Origin::File{.bytes = page, .content_type = type});
@@ -122,7 +122,7 @@ TEST_F(StoreTest, ErrorStatusIsTransientAndNamesTheStatus) {
   }
 }
 
-TEST_F(StoreTest, BrokenConnectionGoesOnAtTheSameByte) {
+TEST_F(StoreTest, BrokenConnectionResumesAtTheSameByte) {
   origin.put(kUrl, Origin::File{.bytes = archive, .etag = "\"v1\"", .break_after = 20'000});
   ASSERT_TRUE(open()->ensure(kForever, request(archive)).ok());
   const auto seen = origin.seen();
@@ -133,7 +133,7 @@ TEST_F(StoreTest, BrokenConnectionGoesOnAtTheSameByte) {
   EXPECT_EQ(origin.bytes_served(), archive.size());
 }
 
-TEST_F(StoreTest, DownloadGoesOnAfterAKill) {
+TEST_F(StoreTest, DownloadResumesAfterAKill) {
   origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 20'000});
   int requests = 0;
   origin.on_request([&] {
@@ -151,7 +151,7 @@ TEST_F(StoreTest, DownloadGoesOnAfterAKill) {
   EXPECT_TRUE(scratch().empty());
 }
 
-TEST_F(StoreTest, SpoolOfAnotherContentIsDroppedAndTheDownloadStartsOver) {
+TEST_F(StoreTest, SpoolOfOtherContentIsDroppedAndTheDownloadStartsOver) {
   const auto leave_spool = [&](const std::string& bytes) {
     auto file = fs.open("/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part",
                         os::Open::kTruncate, 0600);
@@ -207,7 +207,7 @@ TEST_F(StoreTest, StopRequestEndsASilentDownload) {
   EXPECT_EQ(outcome.error().reason, Reason::kCancelled);
 }
 
-TEST_F(StoreTest, SilentPeerIsGivenUp) {
+TEST_F(StoreTest, SilentServerIsAbandoned) {
   origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
   ASSERT_TRUE(fs.make_directories("/s", 0755).ok());
   auto source = open_source(
@@ -221,7 +221,7 @@ TEST_F(StoreTest, SilentPeerIsGivenUp) {
       << bytes.error().error;
 }
 
-TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
+TEST_F(StoreTest, ForbiddenSchemesAndPathsAreRefused) {
   ASSERT_TRUE(fs.make_directories("/srv/models/sub", 0755).ok());
   ASSERT_TRUE(fs.make_directories("/srv/private", 0755).ok());
   for (const char* path : {"/srv/models/m.tar", "/srv/private/m.tar", "/srv/models/sub/m.tar"})
@@ -252,7 +252,7 @@ TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
   EXPECT_TRUE(read.ok()) << read.error().error;
 }
 
-TEST_F(StoreTest, ALinkToANameBesideItIsFollowedAndNoOther) {
+TEST_F(StoreTest, OneLinkToAnEntryInTheSameDirectoryIsFollowed) {
   ASSERT_TRUE(fs.make_directories("/srv/models/v4", 0755).ok());
   ASSERT_TRUE(fs.make_directories("/srv/private", 0755).ok());
   for (const char* path : {"/srv/models/v4/m.tar", "/srv/private/m.tar", "/srv/m.tar"})
@@ -281,7 +281,7 @@ TEST_F(StoreTest, ALinkToANameBesideItIsFollowedAndNoOther) {
   EXPECT_EQ(reason("dangling/m.tar"), "DownloadFailed");
 }
 
-TEST_F(StoreTest, LayoutIsCheckedForEachFrameworkAndKeepsTheArtifact) {
+TEST_F(StoreTest, LayoutIsCheckedPerFrameworkAndTheArtifactIsKept) {
   struct Case {
     std::string archive;
     bool fits;
@@ -328,7 +328,7 @@ TEST_F(StoreTest, ConcurrentCallsForOneDigestShareOneDownload) {
   EXPECT_EQ(origin.seen().size(), 1u);
 }
 
-TEST_F(StoreTest, AFailureAtOneSourceSaysNothingOfAnother) {
+TEST_F(StoreTest, FailureAtOneSourceDoesNotAffectAnotherCaller) {
   origin.put(kUrl, archive);
   const auto store = open();
   std::latch asked(1), waiting(1);
@@ -351,7 +351,7 @@ TEST_F(StoreTest, AFailureAtOneSourceSaysNothingOfAnother) {
   });
 }
 
-TEST_F(StoreTest, WhenTheDownloaderIsStoppedAWaiterTakesOver) {
+TEST_F(StoreTest, WaiterTakesOverWhenTheDownloaderStops) {
   origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
   const auto store = open();
   std::latch asked(1);
@@ -368,7 +368,7 @@ TEST_F(StoreTest, WhenTheDownloaderIsStoppedAWaiterTakesOver) {
   stop.request_stop();
 }
 
-TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedButNothingExposedOrKept) {
+TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedUnprotectedArtifact) {
   const auto store = open({.capacity_bytes = 250'000});
   auto models = ModelTree::open(fs, "/data/models");
   ASSERT_TRUE(models.ok());
@@ -400,7 +400,7 @@ TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedButNothingExposedOrKept) {
   EXPECT_EQ(store->bytes(), 4 * 50'004u);
 }
 
-TEST_F(StoreTest, WhatCannotFitTheLimitEvictsNothingAndIsNotDownloadedAgain) {
+TEST_F(StoreTest, OversizedArtifactEvictsNothingAndIsNotDownloadedAgain) {
   const auto store = open({.capacity_bytes = 200'000});
   const auto install = [&](std::size_t size, std::uint32_t seed) {
     const std::string bytes = testing::model_archive(noise(size, seed));
@@ -418,8 +418,7 @@ TEST_F(StoreTest, WhatCannotFitTheLimitEvictsNothingAndIsNotDownloadedAgain) {
     const auto [wanted, outcome] = install(170'000, 3);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.error().reason, Reason::kDiskFull);
-    EXPECT_NE(outcome.error().error.message().find("149996 bytes that are left"),
-              std::string::npos)
+    EXPECT_NE(outcome.error().error.message().find("149996 bytes that are left"), std::string::npos)
         << outcome.error().error;
     EXPECT_TRUE(store->find(idle)) << "it would not have helped";
     if (i == 0) served = origin.bytes_served();
@@ -431,7 +430,7 @@ TEST_F(StoreTest, WhatCannotFitTheLimitEvictsNothingAndIsNotDownloadedAgain) {
   EXPECT_EQ(store->list(), std::vector<codec::Sha256>{wanted});
 }
 
-TEST_F(StoreTest, FullDiskEvictsWhatNobodyUsesAndTriesAgain) {
+TEST_F(StoreTest, FullDiskEvictsUnusedArtifactsAndRetries) {
   const auto store = open();
   origin.put(kUrl, archive);
   ASSERT_TRUE(store->ensure(kForever, request(archive)).ok());
@@ -449,7 +448,7 @@ TEST_F(StoreTest, FullDiskEvictsWhatNobodyUsesAndTriesAgain) {
   EXPECT_TRUE(store->ensure(kForever, request(huge)).ok());
 }
 
-TEST_F(StoreTest, AModelThatDoesNotFitLeavesRoomForOthers) {
+TEST_F(StoreTest, OversizedModelLeavesTheReservedSpaceFree) {
   const auto store = open();
   fs.set_capacity(4'000'000);
   std::uint64_t least = UINT64_MAX;
@@ -468,7 +467,7 @@ TEST_F(StoreTest, AModelThatDoesNotFitLeavesRoomForOthers) {
 }
 
 // Every disk call fails once and is also a kill point: a path named by a digest is always whole.
-TEST_F(StoreTest, FailureOrKillAtAnyCallLeavesTheArtifactWholeOrAbsent) {
+TEST_F(StoreTest, FaultOrKillAtAnyCallLeavesAWholeOrAbsentArtifact) {
   origin.put(kUrl, archive);
   std::uint64_t calls = 0;
   {

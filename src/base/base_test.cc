@@ -21,7 +21,7 @@ Result<std::string> quarter(int n) {
   return std::to_string(q);
 }
 
-TEST(Result, TryPassesTheValueOnAndReturnsTheError) {
+TEST(Result, TryUnwrapsTheValueOrReturnsTheError) {
   EXPECT_EQ(quarter(8).value(), "2");
   EXPECT_EQ(quarter(3).error().message(), "odd");
   EXPECT_EQ(quarter(6).error().message(), "second half: odd");
@@ -41,7 +41,7 @@ TEST(Context, StopAndDeadlineEndASleepEarly) {
             Code::kTimeout);
 }
 
-TEST(Rng, SameSeedSameSequenceAndUuidsAreVersionFour) {
+TEST(Rng, EqualSeedsGiveEqualSequencesAndUuidsHaveVersionFour) {
   auto a = seeded_rng(7), b = seeded_rng(7);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(a->next(), b->next());
   std::set<std::string> seen;
@@ -53,7 +53,7 @@ TEST(Rng, SameSeedSameSequenceAndUuidsAreVersionFour) {
   }
 }
 
-TEST(Log, LinesOfAPieceOfWorkHaveItsFieldsBehindTheirOwn) {
+TEST(Log, ScopeFieldsFollowTheFieldsOfTheLine) {
   const auto line_of = [](log::Format format, auto&& write) {
     log::configure(format, log::Level::kInfo);
     ::testing::internal::CaptureStderr();
@@ -79,7 +79,7 @@ TEST(Log, LinesOfAPieceOfWorkHaveItsFieldsBehindTheirOwn) {
   EXPECT_EQ(after.find("controller"), std::string::npos) << after;
 }
 
-TEST(Metrics, TextHoldsEveryFamilyInPrometheusForm) {
+TEST(Metrics, TextContainsEveryFamilyInPrometheusFormat) {
   metrics::Registry registry;
   registry.counter("varda_requests_total", "Requests.", {{"code", "200"}}).add(3);
   registry.histogram("varda_seconds", "Latency.", {0.1, 1}).observe(0.5);
@@ -92,7 +92,7 @@ TEST(Metrics, TextHoldsEveryFamilyInPrometheusForm) {
             "1\nvarda_seconds_sum 0.5\nvarda_seconds_count 1\n");
 }
 
-TEST(Metrics, AGuardedGaugeReadsZeroOnceItsSourceIsGone) {
+TEST(Metrics, GuardedGaugeReadsZeroAfterTheGuardEnds) {
   metrics::Registry registry;
   auto source = std::make_unique<int>(7);
   {

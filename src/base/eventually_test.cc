@@ -22,7 +22,7 @@ TEST(Eventually, FailsAtItsLimitAndNamesTheCondition) {
   EXPECT_GE(looks, 1);
 }
 
-TEST(Eventually, LooksOnceMoreAfterItsLimit) {
+TEST(Eventually, ConditionIsCheckedEvenIfTheLimitIsZero) {
   int looks = 0;
   EXPECT_TRUE(eventually(
       "anything", [&] { return ++looks == 1; }, Duration::zero()));

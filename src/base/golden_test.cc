@@ -48,13 +48,13 @@ TEST_F(GoldenTest, EqualTextPassesInBothModes) {
   check_golden(path(), "a: 1\n");
 }
 
-TEST_F(GoldenTest, DifferentTextFailsAndTheFileStays) {
+TEST_F(GoldenTest, DifferentTextFailsAndKeepsTheFile) {
   write("a: 1\n");
   EXPECT_NONFATAL_FAILURE(check_golden(path(), "a: 2\n"), "UPDATE_GOLDEN=1 rewrites it");
   EXPECT_EQ(text(), "a: 1\n");
 }
 
-TEST_F(GoldenTest, MissingFileFailsEvenForNoText) {
+TEST_F(GoldenTest, MissingFileFailsEvenForEmptyText) {
   EXPECT_NONFATAL_FAILURE(check_golden(path(), ""), "is missing");
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
@@ -67,7 +67,7 @@ TEST_F(GoldenTest, UpdateRewritesTheFileAndFailsOnce) {
   check_golden(path(), "a: 2\n");
 }
 
-TEST_F(GoldenTest, UpdateMakesAMissingFileAndFails) {
+TEST_F(GoldenTest, UpdateCreatesAMissingFileAndFails) {
   update();
   EXPECT_NONFATAL_FAILURE(check_golden(path(), "a: 1\n"), "read the difference");
   EXPECT_EQ(text(), "a: 1\n");

@@ -21,7 +21,7 @@ class Pets final : public Collector {
   std::map<std::string, double> fed_;
 };
 
-TEST(MetricCollector, FamiliesStandTogetherByNameWhateverOrderTheirSamplesCameIn) {
+TEST(MetricCollector, SamplesAreGroupedByFamilyInNameOrder) {
   Pets pets;
   pets.fed_ = {{"cat", 3}, {"dog", 0.5}};
   EXPECT_EQ(text_of({&pets}),
@@ -31,7 +31,7 @@ TEST(MetricCollector, FamiliesStandTogetherByNameWhateverOrderTheirSamplesCameIn
             "pet_fed_total{name=\"cat\",by=\"me\"} 3\npet_fed_total{name=\"dog\",by=\"me\"} 0.5\n");
 }
 
-TEST(MetricCollector, WhatIsGoneLeavesNothingBehindNotEvenItsFamily) {
+TEST(MetricCollector, RemovedSamplesAndEmptyFamiliesDisappear) {
   Pets pets;
   pets.fed_ = {{"cat", 3}, {"dog", 1}};
   EXPECT_NE(text_of({&pets}).find("dog"), std::string::npos);
@@ -41,7 +41,7 @@ TEST(MetricCollector, WhatIsGoneLeavesNothingBehindNotEvenItsFamily) {
   EXPECT_EQ(text_of({&pets}), "");
 }
 
-TEST(MetricCollector, SeveralMayAddToOneFamily) {
+TEST(MetricCollector, SeveralCollectorsMayAddToOneFamily) {
   Pets mine, yours;
   mine.fed_ = {{"cat", 1}};
   yours.fed_ = {{"dog", 2}};
@@ -53,7 +53,7 @@ TEST(MetricCollector, SeveralMayAddToOneFamily) {
       std::string::npos);
 }
 
-TEST(MetricCollector, ValuesOfLabelsAreEscapedAndASampleMayHaveNoLabels) {
+TEST(MetricCollector, LabelValuesAreEscapedAndLabelsAreOptional) {
   Samples samples;
   Samples::Family& family = samples.gauge("g", "Any.");
   family.add({}, 1);

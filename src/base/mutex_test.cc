@@ -51,7 +51,7 @@ TEST(CondVar, WaitUntilEndsAtItsTime) {
   EXPECT_FALSE(changed.wait_until(mutex, until));
 }
 
-TEST(CondVar, WaitUntilTellsANotificationFromTheEnd) {
+TEST(CondVar, WaitUntilDistinguishesNotificationFromTimeout) {
   Mutex mutex;
   CondVar changed;
   bool ready = false;

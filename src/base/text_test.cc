@@ -18,7 +18,7 @@ TEST(Text, OnlyAsciiLettersHaveCase) {
   EXPECT_FALSE(starts_ignoring_case("X-Am", "x-amz-"));
 }
 
-TEST(Text, TrimTakesBlanksAtBothEnds) {
+TEST(Text, TrimRemovesBlanksAtBothEnds) {
   EXPECT_EQ(trim(" \t a b\r\n"), "a b");
   EXPECT_EQ(trim(" \n"), "");
   EXPECT_EQ(trim(""), "");
@@ -31,14 +31,14 @@ TEST(Text, SplitKeepsEmptyParts) {
   EXPECT_EQ(split(",", ','), (Parts{"", ""}));
 }
 
-TEST(Text, JoinIsTheOppositeOfSplit) {
+TEST(Text, JoinIsTheInverseOfSplit) {
   EXPECT_EQ(join(Parts{}), "");
   EXPECT_EQ(join(Parts{"a", "", "c"}), "a, , c");
   EXPECT_EQ(join(std::vector<std::string>{"", "b"}, ","), ",b");
   EXPECT_EQ(join(std::vector<int>{1, 2}, "; ", [](int n) { return std::to_string(n); }), "1; 2");
 }
 
-TEST(Text, IntegersFillTheText) {
+TEST(Text, IntegersMustFillTheWholeText) {
   EXPECT_EQ(parse_integer<int>("-12"), -12);
   EXPECT_EQ(parse_integer<std::uint64_t>("18446744073709551615"), 18446744073709551615u);
   for (const char* wrong : {"", "-", "+1", " 1", "1 ", "0x1", "1.0", "99999999999"})
@@ -46,7 +46,7 @@ TEST(Text, IntegersFillTheText) {
   EXPECT_FALSE(parse_integer<unsigned>("-1"));
 }
 
-TEST(Text, DurationsHaveAUnit) {
+TEST(Text, DurationsNeedAUnit) {
   EXPECT_EQ(parse_duration("300ms"), milliseconds(300));
   EXPECT_EQ(parse_duration("2s"), milliseconds(2000));
   EXPECT_EQ(parse_duration("10m"), milliseconds(600'000));

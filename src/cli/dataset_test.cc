@@ -10,7 +10,7 @@
 namespace varda::cli {
 namespace {
 
-TEST(DescribeCount, TellsTheLargestClassesAndWhatIsWrong) {
+TEST(DescribeCount, TextShowsTheLargestClassesAndTheProblems) {
   dataset::Counted counted;
   counted.tally.samples = 40;
   counted.tally.malformed = 1;
@@ -32,7 +32,7 @@ TEST(DescribeCount, TellsTheLargestClassesAndWhatIsWrong) {
   EXPECT_NE(text.find("25+"), std::string::npos) << text;
 }
 
-TEST(CountDataset, GoesOnFromItsStateAndCountsAnewWithoutOne) {
+TEST(CountDataset, CountResumesFromItsStateAndRestartsWithoutOne) {
   std::string made = ::testing::TempDir() + "varda-cli-XXXXXX";
   ASSERT_NE(::mkdtemp(made.data()), nullptr);
   const os::Path data = os::Path(made) / "lines.txt";

@@ -97,12 +97,12 @@ codec::testing::GoldenCases& doctor_cases() {
 
 class Diagnosis : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Diagnosis, IsAsWritten) {
+TEST_P(Diagnosis, FindingsMatchTheGoldenCase) {
   const auto found = diagnose(examined(doctor_cases().at(GetParam()).given), options());
   doctor_cases().check(GetParam(), Json::object({{"findings", print(found)}}));
 }
 
-TEST_P(Diagnosis, SaysWhatToDoAboutEverythingThatIsNotGood) {
+TEST_P(Diagnosis, EveryBadFindingHasAdvice) {
   for (const Finding& one : diagnose(examined(doctor_cases().at(GetParam()).given), options())) {
     EXPECT_FALSE(one.where.empty() || one.what.empty());
     EXPECT_EQ(one.advice.empty(), one.level == Finding::Level::kGood) << one.where << one.what;
@@ -123,7 +123,7 @@ class DoctorTest : public ::testing::Test {
   Context ctx_ = Context().with_timeout(std::chrono::seconds(60));
 };
 
-TEST_F(DoctorTest, AsksAServerBeforeAnythingIsInstalled) {
+TEST_F(DoctorTest, MissingCrdIsReported) {
   const Status status = doctor(ctx_, session_, options());
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), Code::kUnavailable);
@@ -133,7 +133,7 @@ TEST_F(DoctorTest, AsksAServerBeforeAnythingIsInstalled) {
   EXPECT_NE(out_.find("ok    permissions you may create"), std::string::npos) << out_;
 }
 
-TEST_F(DoctorTest, SeesAnInstalledKindAndOneOfAnotherRelease) {
+TEST_F(DoctorTest, InstalledCrdIsRecognizedAndAnotherReleaseIsNoted) {
   api_.install_crds(kCrd);
   (void)doctor(ctx_, session_, options());
   EXPECT_NE(out_.find("ok    CRD things.example.com is installed"), std::string::npos) << out_;
@@ -145,7 +145,7 @@ TEST_F(DoctorTest, SeesAnInstalledKindAndOneOfAnotherRelease) {
       << out_;
 }
 
-TEST_F(DoctorTest, TriesTheGatewayWithTheAuthorityThatTheClusterPublishes) {
+TEST_F(DoctorTest, GatewayIsTriedWithThePublishedAuthority) {
   ASSERT_EQ(api_.post("/api/v1/namespaces",
                       yaml("{apiVersion: v1, kind: Namespace, metadata: {name: varda-system}}"))
                 .status,
@@ -169,7 +169,7 @@ TEST_F(DoctorTest, TriesTheGatewayWithTheAuthorityThatTheClusterPublishes) {
       << out_;
 }
 
-TEST_F(DoctorTest, FindsTheOperatorInItsNamespaceOrBesideTheGateway) {
+TEST_F(DoctorTest, OperatorIsFoundInEitherNamespace) {
   const Examined nowhere = examine(ctx_, session_, options());
   EXPECT_EQ(nowhere.operator_namespace, "varda-operator");
   EXPECT_FALSE(nowhere.lease.object || nowhere.operator_deployment.object);
@@ -190,7 +190,7 @@ TEST_F(DoctorTest, FindsTheOperatorInItsNamespaceOrBesideTheGateway) {
   }
 }
 
-TEST_F(DoctorTest, TellsMachinesAsJson) {
+TEST_F(DoctorTest, JsonOutputListsFindingsAndCountsProblems) {
   DoctorOptions asked = options();
   asked.output.form = Output::Form::kJson;
   const Status status = doctor(ctx_, session_, asked);

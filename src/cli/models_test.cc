@@ -19,7 +19,7 @@ Json read(const std::string& path) {
   return parsed.ok() ? std::move(parsed).value() : Json();
 }
 
-TEST(ModelQuery, EveryCaseChoosesAndSortsAsWritten) {
+TEST(ModelQuery, EveryCaseSelectsAndSortsAsExpected) {
   const std::string folder = std::string(VARDA_TESTDATA) + "/models/";
   const Json models = read(folder + "models.yaml"), cases = read(folder + "cases.yaml");
   ASSERT_GT(cases.size(), 50u);
@@ -85,7 +85,7 @@ class ListModels : public ::testing::Test {
   Context ctx_ = Context().with_timeout(std::chrono::seconds(60));
 };
 
-TEST_F(ListModels, ShowsThoseOfBothGroups) {
+TEST_F(ListModels, ListShowsModelsOfBothGroups) {
   install({"edgeai.io", "sedna.io"});
   add_models();
   ASSERT_TRUE(
@@ -109,7 +109,7 @@ TEST_F(ListModels, ShowsThoseOfBothGroups) {
   EXPECT_EQ(error_, "");
 }
 
-TEST_F(ListModels, NothingIsNoErrorAndSaysWhich) {
+TEST_F(ListModels, EmptyListSucceedsWithAMessage) {
   install({"edgeai.io"});
   ASSERT_TRUE(list({}).ok()) << "a group may be missing";
   EXPECT_EQ(out_, "");
@@ -121,14 +121,14 @@ TEST_F(ListModels, NothingIsNoErrorAndSaysWhich) {
   EXPECT_EQ(error_, "No Model in namespace default matches\n");
 }
 
-TEST_F(ListModels, WithoutTheKindTheErrorSaysWhatToInstall) {
+TEST_F(ListModels, MissingCrdErrorNamesWhatToInstall) {
   const Status status = list({});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), Code::kNotFound);
   EXPECT_NE(status.error().message().find("deploy/crds"), std::string::npos);
 }
 
-TEST_F(ListModels, ABadQueryIsRefusedBeforeTheServerIsAsked) {
+TEST_F(ListModels, InvalidQueryIsRefusedBeforeAnyRequest) {
   EXPECT_EQ(list({.where = {"accuracy"}}).error().code(), Code::kInvalid);
 }
 

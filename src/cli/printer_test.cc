@@ -9,7 +9,7 @@ namespace {
 
 using codec::parse_json;
 
-TEST(JsonPath, ReadsWhatPeopleAskFor) {
+TEST(JsonPath, CommonKubectlPathsAreEvaluated) {
   const Json object = *parse_json(
       R"({"metadata":{"name":"a","labels":{"x.y/z":"1"}},"status":{"url":"http://h","n":3,
       "conditions":[{"type":"Ready","status":"True"},{"type":"Other","status":"False"}]},"items":[{"name":"p"},{"name":"q"}]})");
@@ -51,7 +51,7 @@ TEST(Table, ColumnsLineUpAndWideOnesStayHidden) {
       "pod/long-name   1/1   127.0.0.2\npod/b                 x?[2J\n");
 }
 
-TEST(Table, LinesThatComeLaterKeepTheColumns) {
+TEST(Table, LaterLinesKeepTheColumnWidths) {
   std::vector<std::size_t> widths;
   EXPECT_EQ(align({{"NAME", "AGE"}, {"long-name", "1s"}}, widths),
             "NAME        AGE\nlong-name   1s\n");
@@ -60,7 +60,7 @@ TEST(Table, LinesThatComeLaterKeepTheColumns) {
   EXPECT_EQ(align({{"b", "4s"}}, widths), "b               4s\n");
 }
 
-TEST(Describe, ShowsConditionsAndEventsInWords) {
+TEST(Describe, TextShowsSpecConditionsAndEvents) {
   const Json object = *parse_json(
       R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"d","creationTimestamp":"2024-01-01T00:00:00Z"},
       "spec":{"nodeName":"edge0"},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2024-01-01T00:00:00Z"}]}})");
@@ -72,7 +72,7 @@ TEST(Describe, ShowsConditionsAndEventsInWords) {
   EXPECT_NE(text.find("Warning   Bad      30s (x3)   c      why"), std::string::npos) << text;
 }
 
-TEST(Describe, ShowsEventsOfThisVeryObjectOldestFirst) {
+TEST(Describe, OnlyEventsOfThisObjectAreShownOldestFirst) {
   const auto event = [](const std::string& reason, const std::string& last,
                         const std::string& api_version, const std::string& uid) {
     return Json::object(
@@ -103,7 +103,7 @@ TEST(Describe, ShowsEventsOfThisVeryObjectOldestFirst) {
       std::string::npos);
 }
 
-TEST(Output, UnknownFormsAreRefused) {
+TEST(Output, UnknownOutputFormatsAreRefused) {
   EXPECT_TRUE(Output::parse("jsonpath={.a}").ok());
   EXPECT_FALSE(Output::parse("xml").ok());
 }

@@ -7,7 +7,7 @@ namespace problem_test {
 
 std::string text(const char* message) { return readable(Error(Code::kInvalid, message)).message(); }
 
-TEST(Problem, OfAPatchBeginsWithItsCause) {
+TEST(Problem, PatchErrorStartsWithTheCause) {
   EXPECT_EQ(
       text(
           R"( "" is invalid: patch: Invalid value: "{\"kind\":\"A\",\"spec\":{}}": strict decoding error: unknown field "spec.nope")"),
@@ -15,7 +15,7 @@ TEST(Problem, OfAPatchBeginsWithItsCause) {
   EXPECT_EQ(text("models \"a\" not found"), "models \"a\" not found");
 }
 
-TEST(Problem, OfAStringWithoutQuotesSaysSo) {
+TEST(Problem, UnquotedStringErrorAdvisesQuotes) {
   EXPECT_EQ(
       text(R"(spec.manifest[0].sha256sum in body must be of type string: "integer")"),
       R"(spec.manifest[0].sha256sum in body must be of type string: "integer"; write the value in quotes, since YAML reads it as an integer)");

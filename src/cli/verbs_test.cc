@@ -29,7 +29,7 @@ class VerbsTest : public ::testing::Test {
   Context ctx_ = Context().with_timeout(std::chrono::seconds(60));
 };
 
-TEST_F(VerbsTest, WhatIsNoObjectIsRefusedInWords) {
+TEST_F(VerbsTest, NonObjectsAreRefusedWithAMessage) {
   for (const char* text :
        {"just text", "[1, 2]", "7", "{}", "kind: Pod", "- apiVersion: v1",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: text",
@@ -41,7 +41,7 @@ TEST_F(VerbsTest, WhatIsNoObjectIsRefusedInWords) {
   }
 }
 
-TEST_F(VerbsTest, ApplyRemembersTheManifestAsItWasWritten) {
+TEST_F(VerbsTest, ApplyStoresTheManifestInTheAnnotation) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());
   EXPECT_EQ(out_, "configmap/a created\n");
   const Json live = client_.get(ctx_, kMaps, {"default", "a"}).value();
@@ -57,7 +57,7 @@ TEST_F(VerbsTest, ApplyRemembersTheManifestAsItWasWritten) {
 }
 
 // The annotation as written by kubectl 1.30: sorted members, and an empty annotations map.
-TEST_F(VerbsTest, ApplyAfterKubectlSaysUnchanged) {
+TEST_F(VerbsTest, ApplyAfterKubectlReportsUnchanged) {
   const char* const manifest =
       "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {z: v, b: w}}";
   ASSERT_TRUE(apply(manifest).ok());
@@ -77,7 +77,7 @@ TEST_F(VerbsTest, ApplyAfterKubectlSaysUnchanged) {
   EXPECT_FALSE(client_.get(ctx_, kMaps, {"default", "a"}).value()["data"].contains("b"));
 }
 
-TEST_F(VerbsTest, EventsOfOneSecondAreInTheOrderOfTheirWrites) {
+TEST_F(VerbsTest, EventsOfOneSecondAreSortedByWriteOrder) {
   const meta::Resource events{"", "v1", "Event", "events", true};
   for (const char* reason : {"Third", "Scheduled", "Unhealthy"}) {
     const Json event = Json::object(
@@ -99,7 +99,7 @@ TEST_F(VerbsTest, EventsOfOneSecondAreInTheOrderOfTheirWrites) {
   EXPECT_LT(out_.find("Unhealthy"), out_.find("Third")) << out_;
 }
 
-TEST_F(VerbsTest, UnknownFieldsAreNamedAndNothingIsWritten) {
+TEST_F(VerbsTest, UnknownFieldsAreNamedAndTheWriteIsRefused) {
   const Status applied =
       apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, dtaa: {k: v}}");
   ASSERT_FALSE(applied.ok());
@@ -112,7 +112,7 @@ TEST_F(VerbsTest, UnknownFieldsAreNamedAndNothingIsWritten) {
   EXPECT_NE(patched.error().message().find("dtaa"), std::string::npos) << patched.error();
 }
 
-TEST_F(VerbsTest, WaitingForNoTimeLooksOnce) {
+TEST_F(VerbsTest, WaitWithZeroTimeoutChecksOnce) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());
   WaitOptions options{.words = {"configmap/a"},
                       .condition = "jsonpath={.data.k}=v",
@@ -122,7 +122,7 @@ TEST_F(VerbsTest, WaitingForNoTimeLooksOnce) {
   EXPECT_EQ(wait(ctx_, session_, options).error().code(), Code::kTimeout);
 }
 
-TEST_F(VerbsTest, WaitingOnATerminalSaysWhatIsWaitedFor) {
+TEST_F(VerbsTest, WaitOnATerminalPrintsConditionMessages) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: "
                     "c, image: i}]}}")
                   .ok());
@@ -155,7 +155,7 @@ TEST_F(VerbsTest, WaitingOnATerminalSaysWhatIsWaitedFor) {
   EXPECT_EQ(error_, "pod/a: 120 MiB of 1.0 GiB\npod/a: 240 MiB of 1.0 GiB\n");
 }
 
-TEST_F(VerbsTest, DeleteNamesTheFinalizersThatHoldAnObject) {
+TEST_F(VerbsTest, DeleteErrorNamesTheFinalizers) {
   ASSERT_TRUE(
       apply(
           "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [example.com/hold]}}")
@@ -188,7 +188,7 @@ TEST_F(VerbsTest, DeletingAJobDeletesItsPods) {
   }));
 }
 
-TEST_F(VerbsTest, DeleteTakesOneWayToSayWhat) {
+TEST_F(VerbsTest, DeleteRefusesTwoWaysToSelectObjects) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").ok());
   EXPECT_EQ(remove(ctx_, session_, {.words = {"cm", "a"}, .files = {"-"}}).error().code(),
             Code::kInvalid);
@@ -199,12 +199,12 @@ TEST_F(VerbsTest, DeleteTakesOneWayToSayWhat) {
   EXPECT_TRUE(client_.find(ctx_, kMaps, {"default", "a"}).value());
 }
 
-TEST_F(VerbsTest, NamesAreNoPartsOfPaths) {
+TEST_F(VerbsTest, NamesAreEscapedInRequestPaths) {
   EXPECT_EQ(get(ctx_, session_, {.words = {"cm", "../../nodes"}}).error().code(), Code::kNotFound);
   EXPECT_EQ(get(ctx_, session_, {.words = {"cm", "a?watch=true"}}).error().code(), Code::kNotFound);
 }
 
-TEST_F(VerbsTest, ApiResourcesListsNamesThatGetTakes) {
+TEST_F(VerbsTest, ApiResourcesListsPluralAndShortNames) {
   ASSERT_TRUE(api_resources(ctx_, session_).ok());
   EXPECT_NE(out_.find("configmaps"), std::string::npos);
   EXPECT_NE(out_.find("cm"), std::string::npos);

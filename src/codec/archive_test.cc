@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(All, ArchiveFormats,
                          ::testing::Values(ArchiveFormat::kTar, ArchiveFormat::kTarGzip,
                                            ArchiveFormat::kTarZstd));
 
-TEST_P(ArchiveFormats, WhatIsWrittenIsReadInAnyPieces) {
+TEST_P(ArchiveFormats, WrittenEntriesReadBackFromAnyPieceSize) {
   const auto items = sample();
   const std::string bytes = pack(GetParam(), items);
   for (const std::size_t piece : {std::size_t{1000}, std::size_t{7}, bytes.size()}) {
@@ -102,11 +102,11 @@ TEST_P(ArchiveFormats, WhatIsWrittenIsReadInAnyPieces) {
   }
 }
 
-TEST_P(ArchiveFormats, SameEntriesMakeTheSameBytes) {
+TEST_P(ArchiveFormats, EqualEntriesGiveEqualBytes) {
   EXPECT_EQ(pack(GetParam(), sample()), pack(GetParam(), sample()));
 }
 
-TEST_P(ArchiveFormats, EntriesLeftUnreadAreSkipped) {
+TEST_P(ArchiveFormats, UnreadEntriesAreSkipped) {
   auto reader = ArchiveReader::open(pieces(pack(GetParam(), sample()), 4096));
   ASSERT_TRUE(reader.ok());
   std::size_t count = 0;
@@ -114,7 +114,7 @@ TEST_P(ArchiveFormats, EntriesLeftUnreadAreSkipped) {
   EXPECT_EQ(count, sample().size());
 }
 
-TEST_P(ArchiveFormats, ErrorOfTheSourceIsPassedOnUnchanged) {
+TEST_P(ArchiveFormats, SourceErrorIsReturnedUnchanged) {
   const std::string bytes = pack(GetParam(), sample());
   const Error gone(Code::kTimeout, "peer went silent");
   for (const std::size_t limit : {std::size_t{0}, std::size_t{100}, bytes.size() / 2}) {
@@ -137,7 +137,7 @@ TEST_P(ArchiveFormats, TruncationInsideAnEntryIsCorrupt) {
   EXPECT_EQ(found.error().code(), Code::kCorrupt);
 }
 
-TEST_P(ArchiveFormats, ErrorOfTheSinkIsPassedOnUnchanged) {
+TEST_P(ArchiveFormats, SinkErrorIsReturnedUnchanged) {
   const Error full(Code::kExhausted, "disk full");
   auto writer = ArchiveWriter::create(GetParam(), [&](std::string_view) -> Status { return full; });
   Status status = writer.ok() ? ok_status() : Status(writer.error());
@@ -153,7 +153,7 @@ TEST_P(ArchiveFormats, ErrorOfTheSinkIsPassedOnUnchanged) {
 
 // bgzip, pigz and `cat a.gz b.gz` write several members. Files may also have appended data or
 // padding.
-TEST(ArchiveReader, GzipOfSeveralMembersIsReadInAnyPieces) {
+TEST(ArchiveReader, GzipWithSeveralMembersIsReadFromAnyPieceSize) {
   const std::string one = pack(ArchiveFormat::kTarGzip, sample());
   const std::vector<Item> more = {{file("n", 3), "abc"}};
   const std::string other = pack(ArchiveFormat::kTarGzip, more);
@@ -184,7 +184,7 @@ TEST(ArchiveReader, StoredZipIsRead) {
   EXPECT_EQ((*found)[0].bytes, "b");
 }
 
-TEST(ArchiveReader, OtherBytesSayWhatTheyAre) {
+TEST(ArchiveReader, ErrorNamesTheFormatOfOtherFiles) {
   struct Case {
     std::string bytes;
     Code code;

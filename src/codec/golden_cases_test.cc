@@ -23,7 +23,7 @@ Json yaml(std::string_view text) {
   return parsed.ok() ? std::move(parsed).value() : Json();
 }
 
-TEST(Difference, LeadsFromOneValueToTheOther) {
+TEST(Difference, AppliedDifferenceYieldsTheTargetValue) {
   const std::string_view kValues[] = {
       "{}",
       "{a: 1, b: {c: [x, y]}}",
@@ -51,7 +51,7 @@ TEST(Difference, LeadsFromOneValueToTheOther) {
   }
 }
 
-TEST(Difference, NamesItemsAndShowsOneLineAFact) {
+TEST(Difference, WrittenDifferenceNamesItemsOnOneLineEach) {
   const Json from = yaml(
       "{conditions: [{type: Ready, status: 'True', reason: Serving}, {type: Failed, status: "
       "'False'}], objects: [{kind: Pod, metadata: {name: p, labels: {example.com/a: b}}}]}");
@@ -65,7 +65,7 @@ TEST(Difference, NamesItemsAndShowsOneLineAFact) {
             "  objects[Pod].metadata.labels[example.com/a]: c\n");
 }
 
-TEST(Difference, ThatFitsNowhereIsAnError) {
+TEST(Difference, InapplicableDifferenceIsAnError) {
   for (const char* difference : {"{a.b: 1}", "{absent: null}", "{'list[7]': 1}", "{'list[x].y': 1}",
                                  "{'list[x]': null}", "{'list[y before x]': {name: y}}"}) {
     const auto applied =
@@ -109,7 +109,7 @@ class GoldenCasesTest : public ::testing::Test {
   std::optional<std::string> given_;
 };
 
-TEST_F(GoldenCasesTest, AreDifferencesToOtherCases) {
+TEST_F(GoldenCasesTest, CasesInheritFromOtherCases) {
   GoldenCases cases(root_);
   EXPECT_EQ(cases.names(), (std::vector<std::string>{"base", "child", "far"}));
   EXPECT_EQ(cases.at("base").given,
@@ -128,7 +128,7 @@ TEST_F(GoldenCasesTest, FailureShowsTheClaimAndEachPath) {
   EXPECT_EQ(text("a.yaml"), kText);
 }
 
-TEST_F(GoldenCasesTest, UpdateRewritesOnlyWhatIsExpectedAndKeepsTheCasesThatBuildOnIt) {
+TEST_F(GoldenCasesTest, UpdateRewritesOnlyExpectAndKeepsDerivedCases) {
   ::setenv("UPDATE_GOLDEN", "1", 1);
   static GoldenCases* cases = nullptr;
   GoldenCases all(root_);
@@ -143,7 +143,7 @@ TEST_F(GoldenCasesTest, UpdateRewritesOnlyWhatIsExpectedAndKeepsTheCasesThatBuil
   cases->check("base", yaml("{x: 1, z: 7}"));
 }
 
-TEST_F(GoldenCasesTest, ProblemsOfTheFilesFailEveryCase) {
+TEST_F(GoldenCasesTest, FileProblemsFailEveryCase) {
   struct Row {
     const char* text;
     const char* problem;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kPlenty = 64u << 20;
 
-TEST(GzipDecoder, UnpacksWhateverTheSizeOfThePieces) {
+TEST(GzipDecoder, AnyPieceSizeUnpacksTheSame) {
   std::string text;
   for (int i = 0; i < 20'000; ++i) text += "line " + std::to_string(i * 7919 % 1000) + "\n";
   const std::string packed = gzip(text);
@@ -27,7 +27,7 @@ TEST(GzipDecoder, UnpacksWhateverTheSizeOfThePieces) {
   }
 }
 
-TEST(GzipDecoder, StopsWhereTheCallerHasEnoughAndGoesOnFromThere) {
+TEST(GzipDecoder, DecoderStopsAtTheOutputLimitAndResumes) {
   const std::string bomb = gzip(std::string(32u << 20, 'x'));
   ASSERT_LT(bomb.size(), 64u << 10);
   const auto decoder = GzipDecoder::create();
@@ -43,7 +43,7 @@ TEST(GzipDecoder, StopsWhereTheCallerHasEnoughAndGoesOnFromThere) {
   EXPECT_TRUE(decoder->ended());
 }
 
-TEST(GzipDecoder, RefusesWhatIsDamagedAndIsNotEndedByWhatIsCutOff) {
+TEST(GzipDecoder, DamagedDataIsRefusedAndTruncatedDataDoesNotEnd) {
   const std::string packed = gzip("some text, some text, some text");
   std::string out;
   EXPECT_EQ(GzipDecoder::create()->feed("<html>no gzip</html>", out, kPlenty).error().code(),

@@ -32,7 +32,7 @@ std::size_t jpeg_height(const std::string& bytes) {
   return at + 5;
 }
 
-TEST(Image, FilesHoldThePixelsThatWentIntoThem) {
+TEST(Image, DecodedPixelsMatchTheExpectedValues) {
   const Json expected = parse_json(file("expected.json")).value();
   ASSERT_GE(expected.size(), 18u);
   for (const auto& [name, want] : expected.as_object()) {
@@ -55,7 +55,7 @@ TEST(Image, FilesHoldThePixelsThatWentIntoThem) {
   }
 }
 
-TEST(Image, WhatIsCutAnywhereIsAnErrorAndNeverHalfAnImage) {
+TEST(Image, TruncatedImageIsAnErrorAtEveryByte) {
   for (const char* name : {"ramp.jpg", "ramp_progressive.jpg", "grey.jpg", "rgb8.png",
                            "palette2.png", "interlaced.png"}) {
     const std::string whole = file(name);
@@ -69,7 +69,7 @@ TEST(Image, WhatIsCutAnywhereIsAnErrorAndNeverHalfAnImage) {
   }
 }
 
-TEST(Image, LimitsAreComparedWithTheHeaderBeforeAnythingIsDecoded) {
+TEST(Image, SizeLimitIsCheckedAgainstTheHeaderBeforeDecoding) {
   EXPECT_TRUE(decode_image(file("rgb8.png"), 4).ok());
   EXPECT_EQ(decode_image(file("rgb8.png"), 3).error().message(), "PNG: 2x2 pixels are too many");
   EXPECT_EQ(decode_image(file("ramp.jpg"), 191).error().message(),
@@ -94,7 +94,7 @@ std::string jpeg_of_scans(std::size_t scans) {
   return out + "\xff\xd9";
 }
 
-TEST(Image, JpegOfMoreScansThanEncodersWriteIsRefusedBeforeAnythingIsDecoded) {
+TEST(Image, JpegWithMoreThan32ScansIsRefused) {
   const std::string most = jpeg_of_scans(32);
   const auto image = decode_image(most);
   ASSERT_TRUE(image.ok()) << image.error();
@@ -125,13 +125,13 @@ TEST(Image, ImagesWithoutPixelsAreRefused) {
   EXPECT_FALSE(read_image_header(png).ok());
 }
 
-TEST(Image, DimensionsThatTheDataDoesNotFillAreRefused) {
+TEST(Image, JpegWithTooLittleDataForItsSizeIsRefused) {
   std::string jpeg = file("ramp.jpg");
   put16(jpeg, jpeg_height(jpeg), 1200);
   EXPECT_FALSE(decode_image(jpeg).ok());
 }
 
-TEST(Image, WhatIsNoImageOrAnotherKindOfItSaysSo) {
+TEST(Image, ErrorNamesUnsupportedAndForeignFormats) {
   for (const char* bytes : {"", "hello", "GIF89a", "\x89PN", "\xff\xd8"}) {
     EXPECT_EQ(decode_image(bytes).error().message(), "neither a JPEG nor a PNG") << bytes;
     EXPECT_EQ(read_image_header(bytes).error().code(), Code::kInvalid) << bytes;
@@ -142,7 +142,7 @@ TEST(Image, WhatIsNoImageOrAnotherKindOfItSaysSo) {
   EXPECT_THAT(cmyk.error().message(), HasSubstr("CMYK"));
 }
 
-TEST(Image, PngThatIsWrittenReadsBackAsItWas) {
+TEST(Image, EncodedPngReadsBackUnchanged) {
   for (const std::size_t channels : {1u, 3u}) {
     Image image{5, 3, channels, {}};
     for (std::size_t i = 0; i < 15 * channels; ++i)

@@ -41,7 +41,7 @@ Json walk(JsonReader& reader) {
   }
 }
 
-TEST(JsonReader, WalkingGivesTheSameAsParsing) {
+TEST(JsonReader, ReaderGivesTheSameValueAsParser) {
   for (const char* text : {
            R"({"a":[1,-2,3.5,[],{}],"b":{"c":null,"d":true,"e":false},"":"x\nü\ud83d\ude00"})",
            " [ 1 , 2 ] ",
@@ -69,7 +69,7 @@ TEST(JsonReader, NumbersAreReadToTheNearestDouble) {
   }
 }
 
-TEST(JsonReader, TooSmallBecomesZeroAndTooLargeIsAnError) {
+TEST(JsonReader, TinyNumbersBecomeZeroAndHugeNumbersAreErrors) {
   EXPECT_EQ(JsonReader("1e-999").number().value, 0.0);
   EXPECT_EQ(JsonReader("0." + std::string(500, '0') + "1").number().value, 0.0);
   for (const std::string& text :
@@ -80,7 +80,7 @@ TEST(JsonReader, TooSmallBecomesZeroAndTooLargeIsAnError) {
   }
 }
 
-TEST(JsonReader, WhatIsNotJsonFailsWithAnOffset) {
+TEST(JsonReader, InvalidJsonFailsWithAnOffset) {
   for (const char* text :
        {"",           "[1",  "[1,]",   "[,1]",     "[1 2]",     "{\"a\" 1}", "{\"a\":}", "{a:1}",
         "{\"a\":1,}", "01",  "-",      "1.",       ".5",        "1e",        "+1",       "NaN",
@@ -95,7 +95,7 @@ TEST(JsonReader, WhatIsNotJsonFailsWithAnOffset) {
   EXPECT_EQ(reader.finish().error().message(), "offset 4: expected a value");
 }
 
-TEST(JsonReader, SkipGivesTheTextOfTheNextValue) {
+TEST(JsonReader, SkipReturnsTheTextOfTheNextValue) {
   JsonReader reader(R"({"a": [1,{"b":"]"}] , "c":12})");
   std::string name;
   reader.begin_object();
@@ -108,7 +108,7 @@ TEST(JsonReader, SkipGivesTheTextOfTheNextValue) {
   EXPECT_TRUE(reader.finish().ok());
 }
 
-TEST(JsonReader, FirstErrorSticksAndEveryLoopEnds) {
+TEST(JsonReader, FirstErrorPersistsAndEndsEveryLoop) {
   JsonReader reader("[1,2,3]");
   reader.begin_array();
   int items = 0;

@@ -9,7 +9,7 @@
 namespace varda::codec {
 namespace {
 
-TEST(Json, WritesWhatItReadAndKeepsIntegersApartFromNumbers) {
+TEST(Json, WriterReproducesInputAndDistinguishesIntegers) {
   for (const char* text : {"null", "true", "0", "-7", "9223372036854775807", "1.5", "1.0", "1e+300",
                            "\"a\\\"\\\\\\n\\u0001\"", "[]", "{}",
                            R"({"b":1,"a":[1,2.0,{"c":null}]})", "\"\u00e4\u20ac\""}) {
@@ -20,7 +20,7 @@ TEST(Json, WritesWhatItReadAndKeepsIntegersApartFromNumbers) {
   EXPECT_NE(*parse_json("1"), *parse_json("1.0"));
 }
 
-TEST(Json, RefusesWhatIsNotOneValueAndSaysWhere) {
+TEST(Json, InvalidTextIsRefusedWithAnOffset) {
   for (const char* text : {"", " ", "{", "[1,]", "{\"a\":1,}", "01", "1 2", "nul", "\"\xff\"",
                            "{\"a\" 1}", "'a'", "1e999", "[1}"}) {
     auto value = parse_json(text);
@@ -48,7 +48,7 @@ TEST(Json, TheLastDuplicateWinsAndIsReportedWithItsPath) {
   EXPECT_EQ(duplicates, (std::vector<std::string>{"spec.b[0].c", "spec.a"}));
 }
 
-TEST(Json, OfDuplicatesOnlySoMuchIsReported) {
+TEST(Json, ReportedDuplicatesAreLimitedInCountAndLength) {
   std::string text = "{\"" + std::string(100'000, 'k') + "\":{\"a\":1";
   for (int i = 0; i < 4000; ++i) text += ",\"a\":1";
   std::vector<std::string> duplicates;
@@ -57,7 +57,7 @@ TEST(Json, OfDuplicatesOnlySoMuchIsReported) {
   for (const std::string& path : duplicates) EXPECT_LE(path.size(), kReportedPathBytesMax);
 }
 
-TEST(Json, ManyMembersStayUnique) {
+TEST(Json, RepeatedNamesInALargeObjectAreMerged) {
   std::string text = "{";
   for (int i = 0; i < 1000; ++i)
     text += "\"k" + std::to_string(i % 500) + "\":" + std::to_string(i) + (i < 999 ? "," : "}");
@@ -68,7 +68,7 @@ TEST(Json, ManyMembersStayUnique) {
 }
 
 // A linear search per repeated name would take minutes.
-TEST(Json, ManyNamesTwice) {
+TEST(Json, ManyRepeatedNamesParseInLinearTime) {
   std::string text = "{";
   for (int i = 0; i < 200'000; ++i)
     text += "\"k" + std::to_string(i % 100'000) + "\":" + std::to_string(i) + ",";
@@ -78,7 +78,7 @@ TEST(Json, ManyNamesTwice) {
   EXPECT_EQ(value->as_object()[99'999].second.as_integer(), 199'999);
 }
 
-TEST(Json, WhateverIsWrittenCanBeReadAgainAsWhatItWas) {
+TEST(Json, NumbersKeepTypeAndValueInARoundTrip) {
   // Without fraction or exponent, these read as integers, or fail beyond 64 bits.
   for (const Json& value : {Json(std::uint64_t{18446744073709551615u}), Json(1e15),
                             Json(-1234567890123456.0), Json(0x1p63), Json(9.007199254740993e15),
@@ -90,7 +90,7 @@ TEST(Json, WhateverIsWrittenCanBeReadAgainAsWhatItWas) {
   }
 }
 
-TEST(Json, BytesThatAreNoTextAreWrittenAsReplacementCharacters) {
+TEST(Json, InvalidUtf8IsWrittenAsReplacementCharacters) {
   EXPECT_EQ(write_json(Json("a\xE5\xE5z")), "\"a\xEF\xBF\xBD\xEF\xBF\xBDz\"");
   EXPECT_EQ(write_json(Json("\xC3\xA4\xC3")), "\"\xC3\xA4\xEF\xBF\xBD\"");
   EXPECT_EQ(write_json(Json("\xED\xA0\x80\x80")),
@@ -106,7 +106,7 @@ TEST(Json, EqualityIgnoresTheOrderOfMembers) {
   EXPECT_NE(*parse_json("[1,2]"), *parse_json("[2,1]"));
 }
 
-TEST(Json, SortedValuesOfEqualContentHaveEqualTexts) {
+TEST(Json, SortedEqualValuesHaveEqualText) {
   const Json one = *parse_json(R"({"b":[{"y":1,"x":2}],"a":null,"B":{}})");
   const Json other = *parse_json(R"({"B":{},"a":null,"b":[{"x":2,"y":1}]})");
   EXPECT_EQ(write_json(sorted(one)), R"({"B":{},"a":null,"b":[{"x":2,"y":1}]})");
@@ -114,7 +114,7 @@ TEST(Json, SortedValuesOfEqualContentHaveEqualTexts) {
   EXPECT_EQ(sorted(Json(3)), Json(3));
 }
 
-TEST(Json, TypesHaveTheNamesOfSchemas) {
+TEST(Json, TypesHaveJsonSchemaNames) {
   std::string names;
   for (const Json& value :
        {Json(), Json(true), Json(1), Json(1.5), Json("x"), Json::array(), Json::object()})
@@ -131,14 +131,14 @@ TEST(Json, PathsReachIntoObjectsAndArrays) {
   EXPECT_EQ(value["metadata"]["labels"]["app"].as_string(), "web");
 }
 
-TEST(Json, NumbersThatJsonLacksBecomeNull) {
+TEST(Json, NonFiniteNumbersBecomeNull) {
   EXPECT_EQ(write_json(Json(std::numeric_limits<double>::infinity())), "null");
   EXPECT_EQ(Json(std::uint64_t{1} << 63).type(), Json::Type::kNumber);
   EXPECT_EQ(Json(2.0).as_integer(), 2);
   EXPECT_EQ(Json(2.5).as_integer(-1), -1);
 }
 
-TEST(Digest, Sha256OfKnownTextsAndInPieces) {
+TEST(Digest, Sha256MatchesKnownTextsWholeAndInPieces) {
   EXPECT_EQ(Sha256::of("").hex(),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(Sha256::of("abc").hex(),
@@ -153,7 +153,7 @@ TEST(Digest, Sha256OfKnownTextsAndInPieces) {
   EXPECT_FALSE(Sha256::parse("abc").ok());
 }
 
-TEST(Base64, RoundTripsAndRefusesNonsense) {
+TEST(Base64, ValidTextRoundTripsAndInvalidTextIsRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}};
   for (const auto& [plain, encoded] : cases) {
@@ -164,7 +164,7 @@ TEST(Base64, RoundTripsAndRefusesNonsense) {
     EXPECT_FALSE(unbase64(bad).ok()) << bad;
 }
 
-TEST(Json, ObjectsAreEqualInAnyOrderHoweverLarge) {
+TEST(Json, LargeObjectsCompareEqualInAnyOrder) {
   for (const int size : {3, 16, 17, 300}) {
     Json up = Json::object();
     Json down = Json::object();

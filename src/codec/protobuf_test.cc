@@ -8,20 +8,20 @@ namespace varda::codec {
 namespace {
 
 // Expected bytes: protobuf.dev/programming-guides/encoding.
-TEST(ProtoWriter, WritesWhatTheEncodingGuideShows) {
+TEST(ProtoWriter, BytesMatchTheEncodingGuide) {
   EXPECT_EQ(ProtoWriter().number(1, 150).bytes(), std::string("\x08\x96\x01"));
   EXPECT_EQ(ProtoWriter().text(2, "testing").bytes(), std::string("\x12\x07testing"));
   EXPECT_EQ(ProtoWriter().message(3, [](ProtoWriter& inner) { inner.number(1, 150); }).bytes(),
             std::string("\x1a\x03\x08\x96\x01"));
 }
 
-TEST(ProtoWriter, LeavesDefaultsOutButNotElementsAndMessages) {
+TEST(ProtoWriter, DefaultsAreOmittedExceptElementsAndMessages) {
   EXPECT_EQ(ProtoWriter().number(1, 0).text(2, "").bytes(), "");
   EXPECT_EQ(ProtoWriter().element(1, "").bytes(), std::string("\x0a\x00", 2));
   EXPECT_EQ(ProtoWriter().message(1, [](ProtoWriter&) {}).bytes(), std::string("\x0a\x00", 2));
 }
 
-TEST(ProtoReader, ReadsWhatWasWritten) {
+TEST(ProtoReader, WrittenFieldsReadBackTheSame) {
   constexpr std::int64_t kNumbers[] = {1,
                                        -1,
                                        127,
@@ -45,7 +45,7 @@ TEST(ProtoReader, ReadsWhatWasWritten) {
   EXPECT_TRUE(in.status().ok());
 }
 
-TEST(ProtoReader, AFieldOfAnotherTypeReadsAsItsDefault) {
+TEST(ProtoReader, FieldOfAnotherTypeReadsAsDefault) {
   ProtoReader in(
       "\x08\x05\x12\x01x\x1d"
       "abcd"
@@ -86,7 +86,7 @@ TEST(ProtoReader, PackedNumbersAreReadOneByOne) {
   EXPECT_EQ(broken.status().error().code(), Code::kInvalid);
 }
 
-TEST(ProtoReader, BrokenBytesEndTheWalk) {
+TEST(ProtoReader, BrokenBytesEndTheIteration) {
   const std::vector<std::string> cases = {
       std::string("\x08"),
       std::string("\x12\x05four"),

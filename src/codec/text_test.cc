@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::literals;
 
-TEST(Text, Utf8HasOneFormForEachCharacter) {
+TEST(Text, OverlongAndInvalidUtf8IsRefused) {
   for (const std::string_view text :
        {""sv, "a\0b"sv, "\xC3\xA4"sv, "\xE2\x82\xAC"sv, "\xF0\x9F\x98\x80"sv, "\xF4\x8F\xBF\xBF"sv})
     EXPECT_TRUE(is_utf8(text)) << text;
@@ -21,7 +21,7 @@ TEST(Text, LengthCountsCharacters) {
   EXPECT_EQ(utf8_length("a\xC3\xA4\xF0\x9F\x98\x80"), 3u);
 }
 
-TEST(Text, QuotesAreThoseOfJson) { EXPECT_EQ(quote("a\"\n\\"), R"("a\"\n\\")"); }
+TEST(Text, QuotesFollowJson) { EXPECT_EQ(quote("a\"\n\\"), R"("a\"\n\\")"); }
 
 TEST(Text, ClippedTextEndsWithAWholeCharacter) {
   EXPECT_EQ(clipped("abc", 3), "abc");

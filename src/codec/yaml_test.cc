@@ -25,7 +25,7 @@ TEST(Yaml, ScalarsResolveAsKubernetesReadsThem) {
   }
 }
 
-TEST(Yaml, StreamsLeaveEmptyDocumentsOut) {
+TEST(Yaml, EmptyDocumentsOfAStreamAreSkipped) {
   auto documents = parse_yaml_stream("---\na: 1\n---\n# nothing\n---\nb: [1, {c: d}]\n");
   ASSERT_TRUE(documents.ok());
   ASSERT_EQ(documents->size(), 2u);
@@ -63,7 +63,7 @@ TEST(Yaml, AliasesOfLongTextsAreLimited) {
   EXPECT_TRUE(parse_yaml("- &a " + text + "\n- *a\n- *a\n").ok());
 }
 
-TEST(Yaml, AnchorsAroundAnchorsAreLimited) {
+TEST(Yaml, NestedAnchorsAreLimited) {
   std::string text;
   for (int i = 0; i < 190; ++i) text += "[&a" + std::to_string(i) + " ";
   text += std::string(200'000, 'x') + std::string(190, ']');
@@ -79,7 +79,7 @@ TEST(Yaml, TextThatIsNotUtf8IsRefused) {
 }
 
 // A linear search per name would take minutes.
-TEST(Yaml, ManyMembersOfOneMap) {
+TEST(Yaml, LargeMapParsesInLinearTimeAndRefusesDuplicates) {
   std::string text;
   for (int i = 0; i < 20'000; ++i) text += "k" + std::to_string(i) + ": 1\n";
   const auto value = parse_yaml(text);
@@ -97,7 +97,7 @@ TEST(Yaml, ErrorsNameLineAndColumn) {
   }
 }
 
-TEST(Yaml, WhatIsWrittenReadsBackTheSame) {
+TEST(Yaml, WrittenValuesReadBackTheSame) {
   for (
       const char* text :
       {R"({"a":"yes","b":"1","c":"","d":"null","e":"x: y","f":"- x","g":"#x","h":"2001-01-01","i":"12:30","j":"-x","k":" s","l":"*a"})",
@@ -115,7 +115,7 @@ TEST(Yaml, WhatIsWrittenReadsBackTheSame) {
             "a:\n- b: 1\n  c:\n  - 2\nd: |\n  x\n  y\n");
 }
 
-TEST(Yaml, AMergeKeyInQuotesIsAName) {
+TEST(Yaml, QuotedMergeKeyIsAnOrdinaryName) {
   for (const char* text :
        {R"({"<<":1.5})", R"({"<<":{"a":1},"b":"<<"})", R"({"a":{"<<":[{"x":1}]}})"}) {
     const Json value = *parse_json(text);
@@ -128,7 +128,7 @@ TEST(Yaml, AMergeKeyInQuotesIsAName) {
   EXPECT_FALSE(parse_yaml("'<<': 1\n\"<<\": 2\n").ok()) << "twice";
 }
 
-TEST(Yaml, WhatReadersTakeForSomethingElseIsEscaped) {
+TEST(Yaml, AmbiguousCharactersAreEscaped) {
   for (const auto& [code, escape] : {std::pair("\x7f", "\\u007f"), std::pair("\u0080", "\\u0080"),
                                      std::pair("\u0085", "\\u0085"), std::pair("\u009f", "\\u009f"),
                                      std::pair("\u2028", "\\u2028"), std::pair("\u2029", "\\u2029"),

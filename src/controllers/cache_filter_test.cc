@@ -47,7 +47,7 @@ class CacheFilterTest : public ::testing::Test {
   std::jthread thread_;
 };
 
-TEST_F(CacheFilterTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
+TEST_F(CacheFilterTest, CacheKeepsOnlyMetadataOfForeignPods) {
   const std::string much(15'000, 'x');
   const std::string pod =
       "spec: {containers: [{name: c, image: i, env: [{name: E, value: " + much + "}]}]}}";

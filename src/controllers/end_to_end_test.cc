@@ -231,7 +231,7 @@ spec:
 };
 
 // The cases of src/api, through the server: schema and rules validate together.
-TEST_F(Cluster, InvalidModelsAreRefusedWhenWrittenWithTheirFieldsNamed) {
+TEST_F(Cluster, InvalidModelIsRefusedWithFieldCauses) {
   codec::testing::GoldenCases cases(std::filesystem::path(VARDA_TESTDATA) /
                                     "../../api/testdata/inference_model");
   std::size_t refused = 0;
@@ -253,14 +253,14 @@ TEST_F(Cluster, InvalidModelsAreRefusedWhenWrittenWithTheirFieldsNamed) {
   EXPECT_GT(refused, 30u);
 }
 
-TEST_F(Cluster, EdgeModelServesWhenItsNodeWasThereFirst) {
+TEST_F(Cluster, EdgeModelServesWhenNodeExistsFirst) {
   add_node("edge0");
   add_agent("edge0");
   post(kModels, model());
   serve_version_three();
 }
 
-TEST_F(Cluster, EdgeModelServesWhenItsNodeComesLast) {
+TEST_F(Cluster, EdgeModelServesWhenNodeIsAddedLater) {
   post(kModels, model());
   ASSERT_TRUE(eventually([&] { return ready_is("False", "NodeNotFound"); }));
   add_node("edge0");
@@ -270,7 +270,7 @@ TEST_F(Cluster, EdgeModelServesWhenItsNodeComesLast) {
 }
 
 // Otherwise the agent could not distinguish a new object from one that the operator has emptied.
-TEST_F(Cluster, NodeWithNothingToDoIsToldSoOnceItsObjectIsMadeAnewToo) {
+TEST_F(Cluster, IdleNodeGetsEmptyWorkListAlsoAfterRecreation) {
   for (int i = 0; i < 2; ++i) {
     add_agent("edge0");
     ASSERT_TRUE(eventually([&] { return work().is_array(); }));
@@ -280,7 +280,7 @@ TEST_F(Cluster, NodeWithNothingToDoIsToldSoOnceItsObjectIsMadeAnewToo) {
   }
 }
 
-TEST_F(Cluster, AtRestNothingIsWritten) {
+TEST_F(Cluster, UnrelatedChangesCauseNoWrites) {
   add_node("edge0");
   add_agent("edge0");
   post(kModels, model());
@@ -314,7 +314,7 @@ TEST_F(Cluster, RestartedOperatorWritesNothing) {
   EXPECT_TRUE(comes_to_rest());
 }
 
-TEST_F(Cluster, TargetVersionChangesWithoutANewPodAndABrokenOneKeepsTheOldServing) {
+TEST_F(Cluster, TargetChangeKeepsPodAndFailedTargetKeepsOldServing) {
   add_node("edge0");
   add_agent("edge0");
   post(kModels, model());
@@ -375,7 +375,7 @@ TEST_F(Cluster, PortChangeReplacesThePod) {
       [&] { return first_work().at("serving/url").as_string() == "http://127.9.1.1:9090"; }));
 }
 
-TEST_F(Cluster, OperatorWithOtherDefaultsReplacesNoPodUntilSomebodyDeletesIt) {
+TEST_F(Cluster, ChangedDefaultsApplyOnlyAfterPodDeletion) {
   add_node("edge0");
   add_agent("edge0");
   post(kModels, model());
@@ -489,7 +489,7 @@ TEST_F(Cluster, CloudModelIsReadyWhenItsServiceForwards) {
   EXPECT_EQ(status()["servingVersion"].as_string(), "3");
 }
 
-TEST_F(Cluster, SecondModelOnAPortWaitsAndGetsItWhenTheFirstMovesAway) {
+TEST_F(Cluster, SecondModelOnPortWaitsUntilFirstMovesAway) {
   add_node("edge0");
   add_agent("edge0");
   post(kModels, model());
@@ -505,7 +505,7 @@ TEST_F(Cluster, SecondModelOnAPortWaitsAndGetsItWhenTheFirstMovesAway) {
   EXPECT_TRUE(eventually([&] { return condition("Ready", "reason", "second") != "PortInUse"; }));
 }
 
-TEST_F(Cluster, PodThatEndedForGoodIsReplacedAfterAPause) {
+TEST_F(Cluster, FailedPodIsReplacedAfterPause) {
   add_node("edge0");
   add_agent("edge0");
   post(kModels, model());
@@ -546,7 +546,7 @@ TEST_F(Cluster, UnreachableNodeMakesReadyUnknownAndKeepsTheLastReport) {
   EXPECT_TRUE(eventually([&] { return ready_is("True", "Serving"); }));
 }
 
-TEST_F(Cluster, ScaledToZeroStopsServingAndKeepsTheFiles) {
+TEST_F(Cluster, ModelScaledToZeroStopsServingAndKeepsFiles) {
   add_node("edge0");
   add_agent("edge0");
   post(kModels, model());
@@ -562,7 +562,7 @@ TEST_F(Cluster, ScaledToZeroStopsServingAndKeepsTheFiles) {
   EXPECT_EQ(status()["cachedVersions"].size(), 1u);
 }
 
-TEST_F(Cluster, DeletedModelTakesItsPodAndItsWorkAway) {
+TEST_F(Cluster, DeletedModelRemovesPodAndWork) {
   add_node("edge0");
   add_agent("edge0");
   post(kModels, model());

@@ -173,7 +173,7 @@ std::set<std::string> documented(const char* guide) {
   return out;
 }
 
-TEST_P(Invariants, ReasonsStandInTheGuide) {
+TEST_P(Invariants, EveryReasonIsDocumentedInTheGuide) {
   static std::map<std::string, std::set<std::string>> guides;
   std::set<std::string> known;
   for (const char* guide : kind().reasons) {

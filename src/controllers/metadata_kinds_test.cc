@@ -144,7 +144,7 @@ class Metadata : public ::testing::Test {
 };
 
 // Forty nodes: three copy one dataset and three another; nodes outside a claim see no work for it.
-TEST_F(Metadata, WhatANodeReportsConcernsThoseItSharesFilesWithAndNobodyElse) {
+TEST_F(Metadata, ReplicaReportReconcilesOnlyNodesOfTheClaim) {
   for (int i = 0; i < 40; ++i) {
     const std::string name = "edge" + std::to_string(i);
     add_agent(name);
@@ -214,7 +214,7 @@ TEST_F(Metadata, WhatANodeReportsConcernsThoseItSharesFilesWithAndNobodyElse) {
 }
 
 // With a pod that never ends, as on a destroyed node.
-TEST_F(Metadata, AnInferenceModelEndsAtOnceWhereItsNodeIsGoneForEver) {
+TEST_F(Metadata, ModelIsDeletedAtOnceAfterNodeRemoval) {
   const std::string models = "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
   add_agent("edge0");
   post(models,
@@ -329,11 +329,11 @@ class Datasets : public Either<Kind> {
 using DatasetKinds = ::testing::Types<api::Dataset, api::SednaDataset>;
 TYPED_TEST_SUITE(Datasets, DatasetKinds);
 
-TYPED_TEST(Datasets, InvalidOnesAreRefusedWhenWrittenWithTheirFieldsNamed) {
+TYPED_TEST(Datasets, InvalidDatasetIsRefusedWithFieldCauses) {
   this->send_cases(TestFixture::kSedna ? "sedna_dataset" : "dataset");
 }
 
-TYPED_TEST(Datasets, AreCountedWhenTheirNodeWasThereFirst) {
+TYPED_TEST(Datasets, DatasetIsCountedWhenNodeExistsFirst) {
   this->add_agent("edge0");
   this->add("a");
   this->count("a", 120);
@@ -341,14 +341,14 @@ TYPED_TEST(Datasets, AreCountedWhenTheirNodeWasThereFirst) {
   this->count("a", 121);
 }
 
-TYPED_TEST(Datasets, AreCountedWhenTheirNodeComesLast) {
+TYPED_TEST(Datasets, DatasetIsCountedWhenNodeIsAddedLater) {
   this->add("a");
   ASSERT_TRUE(eventually([&] { return this->ready_is("a", "NodeUnknown"); }));
   this->add_agent("edge0");
   this->count("a", 120);
 }
 
-TYPED_TEST(Datasets, AtRestNothingIsWritten) {
+TYPED_TEST(Datasets, UnrelatedChangesCauseNoWrites) {
   this->add_agent("edge0");
   this->add("a");
   this->count("a", 120);
@@ -367,7 +367,7 @@ TYPED_TEST(Datasets, AtRestNothingIsWritten) {
   EXPECT_EQ(this->version(dataset), dataset_version);
 }
 
-TYPED_TEST(Datasets, MovedOnesLeaveTheFirstNode) {
+TYPED_TEST(Datasets, MovedDatasetLeavesFirstNode) {
   this->add_agent("edge0");
   this->add_agent("edge1");
   this->add("a");
@@ -379,7 +379,7 @@ TYPED_TEST(Datasets, MovedOnesLeaveTheFirstNode) {
       << "of another node's data";
 }
 
-TYPED_TEST(Datasets, ReportsOfOneThatHadTheNameBeforeSayNothing) {
+TYPED_TEST(Datasets, ReportOfFormerDatasetIsIgnored) {
   this->add_agent("edge0");
   this->add("a");
   this->count("a", 120);
@@ -396,7 +396,7 @@ TYPED_TEST(Datasets, ReportsOfOneThatHadTheNameBeforeSayNothing) {
 }
 
 // Deletion never waits for a node: neither for the node's objects nor for those that refer to it.
-TYPED_TEST(Datasets, EndAtOnceWhereTheirNodeIsGoneForEver) {
+TYPED_TEST(Datasets, DatasetIsDeletedAtOnceWithoutReachableNode) {
   this->add("never");
   this->add_agent("edge0");
   this->add("a");
@@ -422,7 +422,7 @@ TYPED_TEST(Datasets, EndAtOnceWhereTheirNodeIsGoneForEver) {
   }
 }
 
-TYPED_TEST(Datasets, BeyondWhatANodeTakesTheYoungestWaitForRoom) {
+TYPED_TEST(Datasets, ExcessDatasetWaitsForRoom) {
   this->add_agent("edge0");
   for (int i = 0; i < 129; ++i)
     this->add("d" + std::to_string(100 + i));  // one second: sorted by name
@@ -441,7 +441,7 @@ TYPED_TEST(Datasets, BeyondWhatANodeTakesTheYoungestWaitForRoom) {
   EXPECT_TRUE(eventually([&] { return this->ready_is(left_out, "WaitingForNode"); }));
 }
 
-TYPED_TEST(Datasets, KubectlShowsTheColumnsThatArePromised) {
+TYPED_TEST(Datasets, KubectlShowsDocumentedColumns) {
   this->add_agent("edge0");
   this->add("a");
   this->count("a", 120);
@@ -492,11 +492,11 @@ class Models : public Either<Kind> {
 using ModelKinds = ::testing::Types<api::Model, api::SednaModel>;
 TYPED_TEST_SUITE(Models, ModelKinds);
 
-TYPED_TEST(Models, InvalidOnesAreRefusedWhenWrittenWithTheirFieldsNamed) {
+TYPED_TEST(Models, InvalidModelIsRefusedWithFieldCauses) {
   this->send_cases(TestFixture::kSedna ? "sedna_model" : "model");
 }
 
-TYPED_TEST(Models, GatherWhatWorkersReportBesideWhatJobsWrite) {
+TYPED_TEST(Models, WorkerMetricsAreAddedToExistingMetrics) {
   this->add_agent("edge0");
   this->add("digits");
   ASSERT_TRUE(eventually([&] { return this->ready_is("digits", "Registered"); }));
@@ -509,7 +509,7 @@ TYPED_TEST(Models, GatherWhatWorkersReportBesideWhatJobsWrite) {
   EXPECT_TRUE(this->get("digits").at("status/updateTime").is_string());
 }
 
-TYPED_TEST(Models, AnOldReportBringsNothingBackAlsoAfterARestartOfTheOperator) {
+TYPED_TEST(Models, OldReportIsIgnoredAlsoAfterOperatorRestart) {
   this->add_agent("edge0");
   this->add("digits");
   this->work_and_report("j-1", 5, 0.9);
@@ -526,14 +526,14 @@ TYPED_TEST(Models, AnOldReportBringsNothingBackAlsoAfterARestartOfTheOperator) {
   EXPECT_EQ(this->metric("accuracy"), "0.95");
 }
 
-TYPED_TEST(Models, AreFoundByReportsThatWereThereBeforeThem) {
+TYPED_TEST(Models, NewModelGetsMetricsOfEarlierReports) {
   this->add_agent("edge0");
   this->work_and_report("j-1", 5, 0.9);
   this->add("digits");
   EXPECT_TRUE(eventually([&] { return this->metric("accuracy") == "0.9"; }));
 }
 
-TYPED_TEST(Models, EndAtOnceWhereNodesAreGoneForEver) {
+TYPED_TEST(Models, ModelIsDeletedAtOnceAfterNodeRemoval) {
   this->add_agent("edge0");
   this->add("digits");
   this->work_and_report("j-1", 5, 0.9);
@@ -546,7 +546,7 @@ TYPED_TEST(Models, EndAtOnceWhereNodesAreGoneForEver) {
   EXPECT_EQ(this->api_.get(this->objects_ + "/digits").status, 404);
 }
 
-TYPED_TEST(Models, AtRestNothingIsWritten) {
+TYPED_TEST(Models, UnrelatedChangesCauseNoWrites) {
   this->add_agent("edge0");
   this->add("digits");
   this->work_and_report("j-1", 5, 0.9);
@@ -561,7 +561,7 @@ TYPED_TEST(Models, AtRestNothingIsWritten) {
   EXPECT_EQ(this->version(model), model_version);
 }
 
-TYPED_TEST(Models, KubectlShowsTheColumnsThatArePromised) {
+TYPED_TEST(Models, KubectlShowsDocumentedColumns) {
   this->add("digits");
   this->patch(
       this->objects_ + "/digits/status",

@@ -36,7 +36,7 @@ void expect_same(const Counted& a, const Counted& b) {
   EXPECT_EQ(a.state, b.state);
 }
 
-TEST(Count, WhatWasAppendedIsAllThatIsReadAndTheResultIsThatOfTheWhole) {
+TEST(Count, ResumedCountReadsOnlyAppendedBytesAndEqualsAFullCount) {
   const std::string text = rows(4 * kMiB);
   OneFile setup;
   setup.tree.put("/data", "");
@@ -63,7 +63,7 @@ TEST(Count, WhatWasAppendedIsAllThatIsReadAndTheResultIsThatOfTheWhole) {
   EXPECT_GT(last.tally.samples, 100'000u);
 }
 
-TEST(Count, InPortionsItGivesWhatItGivesAtOnce) {
+TEST(Count, CountInPortionsEqualsACountAtOnce) {
   OneFile setup;
   setup.tree.put("/data", rows(3 * kMiB));
   const Counted whole = setup.ask().value();
@@ -90,7 +90,7 @@ TEST(Count, InPortionsItGivesWhatItGivesAtOnce) {
   }
 }
 
-TEST(Count, AStateThatDoesNotFitIsNotUsedAndTheReasonIsTold) {
+TEST(Count, UnusableStateIsIgnoredAndTheReasonIsReported) {
   OneFile setup;
   const std::string text = rows(300'000);
   setup.tree.put("/data", text, 7);
@@ -143,7 +143,7 @@ TEST(Count, ADamagedStateNeverChangesTheCount) {
   }
 }
 
-TEST(Count, AnUnfinishedRecordIsJudgedAgainWhenItGrows) {
+TEST(Count, UnfinishedRecordIsCountedAgainWhenItGrows) {
   OneFile setup;
   setup.tree.put("/data", "1,2\n3,\"4");
   const Counted first = setup.ask().value();
@@ -158,7 +158,7 @@ TEST(Count, AnUnfinishedRecordIsJudgedAgainWhenItGrows) {
   EXPECT_EQ(setup.ask(second.state)->tally.malformed, 1u);
 }
 
-TEST(Count, AReadThatFailsIsAnErrorAndNoCount) {
+TEST(Count, FailedReadIsAnErrorWithoutACount) {
   OneFile setup;
   setup.tree.put("/data", rows(2 * kMiB));
   setup.tree.on_read = [](std::uint64_t offset) -> Status {
@@ -170,7 +170,7 @@ TEST(Count, AReadThatFailsIsAnErrorAndNoCount) {
   EXPECT_EQ(counted.error().message(), "read /data: Input/output error");
 }
 
-TEST(Count, AFileThatChangesWhileItIsReadIsNotCountedExactly) {
+TEST(Count, FileChangedDuringTheReadIsCountedAsInexact) {
   struct Change {
     std::string why;
     std::function<void(testing::MemoryTree&, const std::string&)> make;
@@ -233,7 +233,7 @@ class OddTree final : public os::ReadableTree {
   const std::uint64_t size_;
 };
 
-TEST(Count, AFileOfAnotherSizeThanTheSystemSaysIsNotExact) {
+TEST(Count, FileWithAWrongReportedSizeIsInexact) {
   for (const auto& [size, samples, why] :
        {std::tuple(0, 0U, "continues after the 0 bytes"),
         std::tuple(2, 1U, "continues after the 2 bytes"), std::tuple(4, 2U, ""),
@@ -250,7 +250,7 @@ TEST(Count, AFileOfAnotherSizeThanTheSystemSaysIsNotExact) {
   }
 }
 
-TEST(Count, StopsWhenItIsAskedTo) {
+TEST(Count, StopRequestCancelsTheCount) {
   OneFile setup;
   setup.tree.put("/data", rows(2 * kMiB));
   std::stop_source stop;
@@ -264,7 +264,7 @@ TEST(Count, StopsWhenItIsAskedTo) {
   EXPECT_EQ(counted.error().code(), Code::kCancelled);
 }
 
-TEST(Count, TellsHowFarItIs) {
+TEST(Count, ProgressIsReportedEvery8MiB) {
   OneFile setup;
   const std::string text = rows(20 * kMiB);
   setup.tree.put("/data", text);
@@ -279,7 +279,7 @@ TEST(Count, TellsHowFarItIs) {
   EXPECT_EQ(reported, (std::vector<std::uint64_t>{8 * kMiB, 16 * kMiB, text.size()}));
 }
 
-TEST(Count, TheFingerprintIsThatOfTheBytesWhateverTheFormat) {
+TEST(Count, FingerprintDependsOnBytesAndNotOnFormat) {
   testing::MemoryTree tree;
   tree.put("/a", rows(3 * kMiB));
   tree.put("/b", rows(3 * kMiB), 9);
@@ -295,7 +295,7 @@ TEST(Count, TheFingerprintIsThatOfTheBytesWhateverTheFormat) {
   EXPECT_EQ(of("/a", "csv").size(), 5u + 32u);
 }
 
-TEST(Count, MachinesReadTheSame) {
+TEST(Count, JsonContainsTheCountWithoutEmptyFields) {
   OneFile setup;
   setup.tree.put("/data", "1,2\n3\n");
   const codec::Json json = to_json(setup.ask().value());

@@ -41,7 +41,7 @@ class Folders : public ::testing::Test {
 
 using Classes = std::map<std::string, std::uint64_t>;
 
-TEST_F(Folders, ImagesAreCountedByTheFolderOfTheirClass) {
+TEST_F(Folders, ImagesAreCountedByClassFolder) {
   for (const char* path :
        {"cat/1.jpg", "cat/2.JPEG", "cat/more/3.png", "dog/1.webp", "dog/notes.txt", ".thumbs/1.jpg",
         "cat/.hidden.jpg", "cat/.jpg", "README.md", "empty/notes"}) {
@@ -59,7 +59,7 @@ TEST_F(Folders, ImagesAreCountedByTheFolderOfTheirClass) {
   EXPECT_EQ(ask("imagefolder")->fingerprint, counted.fingerprint);
 }
 
-TEST_F(Folders, AnImageThatIsNoneIsMalformedAndTheFirstByNameIsTold) {
+TEST_F(Folders, InvalidImagesAreMalformedAndTheFirstByNameIsReported) {
   put("z/empty.jpg", "");
   put("loose.jpg");
   put("a/1.jpg");
@@ -71,7 +71,7 @@ TEST_F(Folders, AnImageThatIsNoneIsMalformedAndTheFirstByNameIsTold) {
             (Malformed{"a/pipe.jpg", 0, 0, "a pipe, socket or device"}));
 }
 
-TEST_F(Folders, LinksDoNotLeadOutAndLoopsAreNotWalked) {
+TEST_F(Folders, LinksOutOfTheRootAreMalformedAndLoopsAreNotFollowed) {
   put("a/1.jpg");
   fs::create_directories(scratch_ / "outside");
   std::ofstream(scratch_ / "outside/secret.jpg") << "x";
@@ -90,7 +90,7 @@ TEST_F(Folders, LinksDoNotLeadOutAndLoopsAreNotWalked) {
   EXPECT_EQ(counted.tally.inexact, "a/round: a link to a folder, which is not entered");
 }
 
-TEST_F(Folders, AThousandFoldersDeepIsToldAndNotWalked) {
+TEST_F(Folders, ThousandNestedFoldersAreReportedAndNotEntered) {
   fs::path deep = root_;
   for (int i = 0; i < 1000; ++i) deep /= "d";
   fs::create_directories(deep);
@@ -101,7 +101,7 @@ TEST_F(Folders, AThousandFoldersDeepIsToldAndNotWalked) {
       << counted.tally.inexact;
 }
 
-TEST_F(Folders, ManyClassesAreRememberedUpToTheBound) {
+TEST_F(Folders, DistinctClassesAreCountedUpToTheBound) {
   for (std::size_t i = 0; i < kClassesMax + 5; ++i) {
     char name[16];
     std::snprintf(name, sizeof name, "c%06zu", i);
@@ -115,7 +115,7 @@ TEST_F(Folders, ManyClassesAreRememberedUpToTheBound) {
   EXPECT_EQ(counted.tally.further_classes, 5u);
 }
 
-TEST_F(Folders, AnnotationsAreCountedWithTheClassesOfTheirObjects) {
+TEST_F(Folders, VocAnnotationsAreCountedWithTheirObjectClasses) {
   put("Annotations/1.xml",
       "<?xml version=\"1.0\"?><annotation><filename>1.jpg</filename><object><name> cat "
       "</name><part><name>head</name></part></object>"
@@ -133,7 +133,7 @@ TEST_F(Folders, AnnotationsAreCountedWithTheClassesOfTheirObjects) {
   EXPECT_NE(ask("voc")->fingerprint, counted.fingerprint);
 }
 
-TEST_F(Folders, WhatIsNoAnnotationIsMalformedWithItsPlaceAndReason) {
+TEST_F(Folders, InvalidAnnotationIsMalformedWithFileAndReason) {
   std::string bomb = "<!DOCTYPE a [<!ENTITY l0 \"lol\">";
   for (int i = 1; i < 10; ++i) {
     bomb += "<!ENTITY l" + std::to_string(i) + " \"";
@@ -172,7 +172,7 @@ TEST_F(Folders, WhatIsNoAnnotationIsMalformedWithItsPlaceAndReason) {
   }
 }
 
-TEST_F(Folders, WhatIsNotThereOrOfTheWrongKindIsRefusedByName) {
+TEST_F(Folders, MissingOrWrongPathsAreRefusedByName) {
   put("data.csv", "1,2\n");
   put("folder/1.jpg");
   ASSERT_EQ(::mkfifo((root_ / "pipe").c_str(), 0600), 0);

@@ -25,7 +25,7 @@ std::string name_of_case(const ::testing::TestParamInfo<Case>& c) { return c.par
 
 class FormatCase : public ::testing::TestWithParam<Case> {};
 
-TEST_P(FormatCase, IsCountedAsDefined) {
+TEST_P(FormatCase, CountMatchesTheExpectedTally) {
   const Case& c = GetParam();
   testing::MemoryTree tree;
   tree.put("/data", c.text);
@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"StillWritten", "coco", "{\"images\": [{}, {", 1, 0, 0, 0, "", "", "not whole"}),
     name_of_case);
 
-TEST(Coco, AnnotationsAreCountedByTheNamesOfTheirCategoriesWhereverTheseStand) {
+TEST(Coco, AnnotationsAreCountedByCategoryNameInAnyMemberOrder) {
   testing::MemoryTree tree;
   const std::string annotations =
       R"("annotations": [{"category_id": 7, "id": 1}, {"id": 2, "category_id": 3}, {"category_id": 7}, {"category_id": 9}])";
@@ -188,7 +188,7 @@ TEST(Coco, AnnotationsAreCountedByTheNamesOfTheirCategoriesWhereverTheseStand) {
   }
 }
 
-TEST(Coco, AMillionCategoriesDoNotMakeItRememberMoreThanItsBound) {
+TEST(Coco, RememberedClassesAreBoundedForManyCategories) {
   testing::MemoryTree tree;
   std::string text = "{\"images\": [{}], \"annotations\": [";
   for (int i = 0; i < 100'000; ++i) text += "{\"category_id\":" + std::to_string(99'999 - i) + "},";
@@ -202,7 +202,7 @@ TEST(Coco, AMillionCategoriesDoNotMakeItRememberMoreThanItsBound) {
   EXPECT_TRUE(counted->tally.classes.contains("category 0"));
 }
 
-TEST(Formats, AnEndlessLineIsOneMalformedRecordAndTakesNoMemory) {
+TEST(Formats, OversizedLineIsOneMalformedRecordWithASmallState) {
   // Fed in pieces, like a file.
   for (const std::string format : {"csv", "txt", "jsonl"}) {
     testing::MemoryTree tree;
@@ -219,7 +219,7 @@ TEST(Formats, AnEndlessLineIsOneMalformedRecordAndTakesNoMemory) {
   }
 }
 
-TEST(Formats, AnUnknownOneIsRefusedWithTheListOfThoseThereAre) {
+TEST(Formats, UnknownFormatIsRefusedWithTheListOfFormats) {
   const auto format = find_format("parquet");
   ASSERT_FALSE(format.ok());
   EXPECT_EQ(format.error().code(), Code::kInvalid);

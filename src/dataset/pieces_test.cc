@@ -74,7 +74,7 @@ Tally at_once(const Format& format, std::string_view text) {
   return scanner->end();
 }
 
-TEST(Pieces, AnyCutOfTheBytesGivesTheSameResultAlsoThroughASavedState) {
+TEST(Pieces, AnyPieceSizesAndSavedStatesGiveTheSameTally) {
   const auto rng = seeded_rng(13);
   for (const auto& [name, pieces] : pieces_of_formats()) {
     const Format& format = *find_format(name).value();
@@ -103,7 +103,7 @@ TEST(Pieces, AnyCutOfTheBytesGivesTheSameResultAlsoThroughASavedState) {
   }
 }
 
-TEST(Pieces, EveryPrefixOfASmallTextIsCountedAsItsOwnFile) {
+TEST(Pieces, EveryPrefixIsCountedLikeAFileOfItsOwn) {
   const std::map<std::string, std::string> texts = {
       {"csv",
        "\xEF\xBB\xBF"
@@ -166,7 +166,7 @@ void expect_obvious(const Dialect& dialect, const std::string& text, Rng& rng) {
   }
 }
 
-TEST(Pieces, DelimitedTextIsCountedAsTheObviousWayDoes) {
+TEST(Pieces, DelimitedTextMatchesTheReferenceCounter) {
   const auto rng = seeded_rng(4180);
   for (int round = 0; round < 200; ++round) {
     for (const auto& [name, dialect] : {std::pair("csv", kCsv), std::pair("tsv", kTsv)}) {
@@ -185,7 +185,7 @@ std::string in_quotes(const std::string& value) {
 
 /// Well-formed records of one to a hundred fields, with an occasional bad byte. They exercise whole
 /// blocks, and text after an irregular block.
-TEST(Pieces, RegularRecordsWithAFewSpoiltOnesAreCountedAsTheObviousWayDoes) {
+TEST(Pieces, RecordsWithBadBytesMatchTheReferenceCounter) {
   const auto rng = seeded_rng(4181);
   const std::string spoils("\n\"\r,\0x\t", 7);
   for (int round = 0; round < 400; ++round) {
@@ -217,7 +217,7 @@ TEST(Pieces, RegularRecordsWithAFewSpoiltOnesAreCountedAsTheObviousWayDoes) {
 }
 
 /// Long well-formed texts, which exercise whole blocks.
-TEST(Pieces, WellFormedCsvIsCountedAsItWasWritten) {
+TEST(Pieces, WellFormedCsvHasTheWrittenRecordCount) {
   const auto rng = seeded_rng(64);
   const Format& csv = *find_format("csv").value();
   for (int round = 0; round < 100; ++round) {
@@ -246,7 +246,7 @@ TEST(Pieces, WellFormedCsvIsCountedAsItWasWritten) {
   }
 }
 
-TEST(Pieces, LinesAreCountedAsTheObviousWayDoes) {
+TEST(Pieces, LinesMatchTheReferenceCounter) {
   const auto rng = seeded_rng(8259);
   for (int round = 0; round < 200; ++round) {
     const std::string json = make_text(*rng, pieces_of_formats().at("jsonl"), 30);
@@ -270,7 +270,7 @@ TEST(Pieces, LinesAreCountedAsTheObviousWayDoes) {
   }
 }
 
-TEST(Masks, EveryWayOfFindingThemFindsTheSame) {
+TEST(Masks, EveryImplementationFindsTheSameMasks) {
   const auto rng = seeded_rng(2);
   std::string text;
   for (int i = 0; i < 64 * 100; ++i)

@@ -22,7 +22,7 @@ class AuthorityTest : public ::testing::Test {
   kube::Client client_{api_.transport(), {}};
 };
 
-TEST_F(AuthorityTest, FirstGatewayMakesItAndLaterOnesTakeIt) {
+TEST_F(AuthorityTest, FirstGatewayCreatesCaAndLaterGatewaysUseIt) {
   const auto first = Authority::open(ctx_, client_, now());
   ASSERT_TRUE(first.ok()) << first.error();
   const auto second = Authority::open(ctx_, client_, now());
@@ -33,7 +33,7 @@ TEST_F(AuthorityTest, FirstGatewayMakesItAndLaterOnesTakeIt) {
   EXPECT_EQ(secret["type"].as_string(), "kubernetes.io/tls");
 }
 
-TEST_F(AuthorityTest, GatewaysThatBeginAtOnceAgree) {
+TEST_F(AuthorityTest, ConcurrentGatewaysUseTheSameCa) {
   std::vector<std::string> seen(8);
   {
     std::vector<std::jthread> threads;
@@ -50,7 +50,7 @@ TEST_F(AuthorityTest, GatewaysThatBeginAtOnceAgree) {
   EXPECT_EQ(*published_ca(ctx_, client_), seen[0]);
 }
 
-TEST_F(AuthorityTest, BrokenSecretIsNamedAndLeftAlone) {
+TEST_F(AuthorityTest, BrokenSecretIsNamedInError) {
   ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
   Json secret = Json::object(
       {{"apiVersion", "v1"},
@@ -68,7 +68,7 @@ TEST_F(AuthorityTest, BrokenSecretIsNamedAndLeftAlone) {
   EXPECT_FALSE(Authority::of({}).ok());
 }
 
-TEST_F(AuthorityTest, PublishWritesOnlyWhatDiffers) {
+TEST_F(AuthorityTest, RepeatedPublishWritesNothing) {
   EXPECT_EQ(published_ca(ctx_, client_).error().code(), Code::kNotFound);
   const auto first = Authority::of(*net::make_ca("a", 24h));
   ASSERT_TRUE(first->publish(ctx_, client_, now()).ok());
@@ -82,7 +82,7 @@ TEST_F(AuthorityTest, PublishWritesOnlyWhatDiffers) {
   EXPECT_EQ(version(), before);
 }
 
-TEST_F(AuthorityTest, OneThatNodesRelyOnIsReplacedOnlyOnPurpose) {
+TEST_F(AuthorityTest, PublishedCaIsReplacedOnlyOnPurpose) {
   const net::KeyPair same = *net::make_ca("a", 24h);
   const auto ups = Authority::of(same), other = Authority::of(*net::make_ca("b", 24h));
   ASSERT_TRUE(ups->publish(ctx_, client_, now()).ok());
@@ -106,7 +106,7 @@ TEST_F(AuthorityTest, OneThatNodesRelyOnIsReplacedOnlyOnPurpose) {
   EXPECT_EQ(*published_ca(ctx_, client_), ups->ca_pem());
 }
 
-TEST_F(AuthorityTest, AClustersThatIsLostIsPutBackOrBegunAnewByDeletingWhatWasPublished) {
+TEST_F(AuthorityTest, LostCaIsRestoredOrReplacedAfterDeletingConfigMap) {
   const auto first = Authority::open(ctx_, client_, now());
   ASSERT_TRUE(first->publish(ctx_, client_, now()).ok());
   const meta::ObjectKey key{"varda-system", "varda-gateway-ca"};
@@ -130,7 +130,7 @@ TEST_F(AuthorityTest, AClustersThatIsLostIsPutBackOrBegunAnewByDeletingWhatWasPu
   EXPECT_NE(reopened->ca_pem(), first->ca_pem());
 }
 
-TEST_F(AuthorityTest, AFirstStartUnderAWrongClockHarmsNothing) {
+TEST_F(AuthorityTest, FirstStartWithWrongClockKeepsTheCa) {
   for (const WallTime wrong : {WallTime(10s), now() + 24h, now() + 24h * 365 * 100}) {
     apiserver::InMemoryApiServer api;
     kube::Client client(api.transport(), {});
@@ -144,7 +144,7 @@ TEST_F(AuthorityTest, AFirstStartUnderAWrongClockHarmsNothing) {
   }
 }
 
-TEST_F(AuthorityTest, OneWhoseDatesAreNotGoodGetsOthersAndKeepsItsKey) {
+TEST_F(AuthorityTest, InvalidCaGetsNewDatesAndKeepsItsKey) {
   ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
   const meta::ObjectKey key{"varda-system", "varda-gateway-ca"};
   for (const net::Validity& dates :
@@ -173,7 +173,7 @@ TEST_F(AuthorityTest, OneWhoseDatesAreNotGoodGetsOthersAndKeepsItsKey) {
   }
 }
 
-TEST_F(AuthorityTest, NonsenseThatWasPublishedIsReplaced) {
+TEST_F(AuthorityTest, InvalidPublishedCaIsReplaced) {
   ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
   ASSERT_TRUE(client_
                   .create(ctx_, config_maps(),
@@ -189,7 +189,7 @@ TEST_F(AuthorityTest, NonsenseThatWasPublishedIsReplaced) {
   EXPECT_EQ(*published_ca(ctx_, client_), authority->ca_pem());
 }
 
-TEST_F(AuthorityTest, CertificatesEndWithTheCaAtTheLatest) {
+TEST_F(AuthorityTest, CertificatesExpireNoLaterThanTheCa) {
   const auto authority = Authority::of(*net::make_ca("short", 48h));
   const std::string csr = *net::make_csr(*net::make_key(), "anything");
   const WallTime now = std::chrono::system_clock::now();

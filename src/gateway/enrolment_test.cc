@@ -131,7 +131,7 @@ class EnrolmentTest : public ::testing::Test {
   const std::string other_csr_ = *net::make_csr(*net::make_key(), "line7");
 };
 
-TEST_F(EnrolmentTest, TokenAndKeyBecomeTheNodesCertificate) {
+TEST_F(EnrolmentTest, TokenAndRequestGiveNodeCertificate) {
   const Reply reply = enroll(token("line7"), csr_);
   ASSERT_EQ(reply.status, 200) << reply.text;
   EXPECT_EQ(reply.body["node"].as_string(), "line7");
@@ -144,7 +144,7 @@ TEST_F(EnrolmentTest, TokenAndKeyBecomeTheNodesCertificate) {
   EXPECT_EQ(facts->not_after, clock_.wall() + kNodeCertificateValid);
 }
 
-TEST_F(EnrolmentTest, TheLayerOfTheTokenIsTheNodes) {
+TEST_F(EnrolmentTest, NodeGetsTheLayerOfTheToken) {
   const auto let_in = [&](const std::string& node, Layer layer) {
     const auto made = create_join_token(
         ctx_, client_, {.node = node, .layer = layer, .ca_sha256 = authority_.ca_sha256()},
@@ -161,7 +161,7 @@ TEST_F(EnrolmentTest, TheLayerOfTheTokenIsTheNodes) {
       << "another machine may come under the name";
 }
 
-TEST_F(EnrolmentTest, TheCertificateNamesTheLayerOfTheTokenWhateverTheRequestAsks) {
+TEST_F(EnrolmentTest, CertificateHasLayerOfTokenNotOfRequest) {
   const auto units = [](const Reply& reply) {
     EXPECT_EQ(reply.status, 200) << reply.text;
     return net::certificate_facts(reply.body["certificate"].as_string())->organizational_units;
@@ -180,7 +180,7 @@ TEST_F(EnrolmentTest, TheCertificateNamesTheLayerOfTheTokenWhateverTheRequestAsk
   EXPECT_EQ(units(enroll(let_in(Layer::kCloud), csr_)), std::vector<std::string>{"cloud"});
 }
 
-TEST_F(EnrolmentTest, ATokenForANetworkLetsInFromThereOnly) {
+TEST_F(EnrolmentTest, TokenWithNetworkIsAcceptedFromThatNetworkOnly) {
   const auto made = create_join_token(ctx_, client_,
                                       {.node = "line7",
                                        .networks = {*net::parse_ip_block("10.0.0.0/24")},
@@ -195,7 +195,7 @@ TEST_F(EnrolmentTest, ATokenForANetworkLetsInFromThereOnly) {
   EXPECT_EQ(enroll(made->text(), csr_, "10.0.0.7:4000").status, 200);
 }
 
-TEST_F(EnrolmentTest, OnlyACertificateOfTheLayerOnRecordIsRenewed) {
+TEST_F(EnrolmentTest, RenewalNeedsCertificateOfTheRecordedLayer) {
   const std::string key = *net::csr_key_sha256(csr_);
   ASSERT_TRUE(set_node_key(ctx_, client_, "line7", key, Layer::kDevice).ok());
   net::Peer peer = node("line7", clock_.wall() + 1h);
@@ -222,7 +222,7 @@ TEST_F(EnrolmentTest, OnlyACertificateOfTheLayerOnRecordIsRenewed) {
   EXPECT_EQ(enroll(token("line7"), csr_).status, 200) << "a new token admits the node again";
 }
 
-TEST_F(EnrolmentTest, ANodeOfAnEarlierBuildIsOfTheEdge) {
+TEST_F(EnrolmentTest, NodeRecordWithoutLayerMeansEdge) {
   ASSERT_TRUE(set_node_key(ctx_, client_, "line7", std::string(64, 'a'), Layer::kCloud).ok());
   const meta::ObjectKey key{"varda-system", "node-key-line7"};
   const auto write = [&](Json layer) {
@@ -235,13 +235,13 @@ TEST_F(EnrolmentTest, ANodeOfAnEarlierBuildIsOfTheEdge) {
   EXPECT_EQ(layer_of_node(ctx_, client_, "line7").error().code(), Code::kCorrupt);
 }
 
-TEST_F(EnrolmentTest, NameInTheRequestCountsForNothing) {
+TEST_F(EnrolmentTest, NameInTheRequestIsIgnored) {
   const Reply reply = enroll(token("line7"), *net::make_csr(key_, "line8"));
   ASSERT_EQ(reply.status, 200) << reply.text;
   EXPECT_EQ(net::certificate_facts(reply.body["certificate"].as_string())->common_name, "line7");
 }
 
-TEST_F(EnrolmentTest, TokenIsForOneKeyWhichMayAskAgain) {
+TEST_F(EnrolmentTest, TokenIsBoundToOneKeyWhichMayRetry) {
   const std::string text = token("line7");
   ASSERT_EQ(enroll(text, csr_).status, 200);
   clock_.pass(23h);
@@ -253,7 +253,7 @@ TEST_F(EnrolmentTest, TokenIsForOneKeyWhichMayAskAgain) {
   EXPECT_EQ(count("enroll", "expired"), 1u);
 }
 
-TEST_F(EnrolmentTest, WhoIsRefusedIsNotToldWhy) {
+TEST_F(EnrolmentTest, RefusalHidesItsReason) {
   const std::string good = token("line7"), used = token("line7"), expired = token("line7", 1h),
                     revoked = token("line7");
   ASSERT_EQ(enroll(used, other_csr_).status, 200);
@@ -280,7 +280,7 @@ TEST_F(EnrolmentTest, WhoIsRefusedIsNotToldWhy) {
   EXPECT_EQ(enroll(good, csr_).status, 200);  // the failures did not use it up
 }
 
-TEST_F(EnrolmentTest, RequestsThatAreNoneAreBadWhateverTheToken) {
+TEST_F(EnrolmentTest, MalformedRequestsAreRejectedAndKeepTheToken) {
   const std::string good = token("line7");
   const auto body = [](Json token, Json csr) {
     return codec::write_json(Json::object({{"token", std::move(token)}, {"csr", std::move(csr)}}));
@@ -320,7 +320,7 @@ TEST_F(EnrolmentTest, RequestsThatAreNoneAreBadWhateverTheToken) {
   EXPECT_EQ(enroll(good, csr_).status, 200);
 }
 
-TEST_F(EnrolmentTest, SecretsOfAnotherTypeAreNoTokens) {
+TEST_F(EnrolmentTest, SecretOfAnotherTypeIsNoToken) {
   const JoinToken forged = JoinToken::make(authority_.ca_sha256(), *rng_);
   ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
   JoinTokenRecord record;
@@ -335,7 +335,7 @@ TEST_F(EnrolmentTest, SecretsOfAnotherTypeAreNoTokens) {
   EXPECT_EQ(count("enroll", "unreadable"), 1u);
 }
 
-TEST_F(EnrolmentTest, OfManyKeysAtTwoGatewaysOneGetsIn) {
+TEST_F(EnrolmentTest, ConcurrentKeysAtTwoGatewaysAdmitOne) {
   for (int round = 0; round < 4; ++round) {
     const std::string text = token("line7");
     (void)started({.failures_in_a_row = 100});
@@ -366,7 +366,7 @@ TEST_F(EnrolmentTest, OfManyKeysAtTwoGatewaysOneGetsIn) {
   }
 }
 
-TEST_F(EnrolmentTest, RenewalNeedsACertificateThatHasNotEndedTooLongAgo) {
+TEST_F(EnrolmentTest, RenewalIsAllowedUntilThirtyDaysAfterExpiry) {
   const struct {
     Duration ended_ago;
     int status;
@@ -387,7 +387,7 @@ TEST_F(EnrolmentTest, RenewalNeedsACertificateThatHasNotEndedTooLongAgo) {
   EXPECT_EQ(renew("nonsense", node("line7", clock_.wall() + 1h)).status, 400);
 }
 
-TEST_F(EnrolmentTest, CertificatesMadeForAnythingElseRenewNothing) {
+TEST_F(EnrolmentTest, CertificatesOfOtherKindsCannotRenew) {
   const WallTime later = clock_.wall() + 1h;
   for (const std::vector<std::string>& organizations :
        std::vector<std::vector<std::string>>{{},
@@ -409,7 +409,7 @@ TEST_F(EnrolmentTest, CertificatesMadeForAnythingElseRenewNothing) {
   EXPECT_EQ(node_of(node("line7", later), clock_.wall())->node, "line7");
 }
 
-TEST_F(EnrolmentTest, RevokedNodeIsShutOutUntilItsMarkGoes) {
+TEST_F(EnrolmentTest, RevokedNodeIsRefusedUntilAnnotationIsRemoved) {
   revoke_node("line7");
   EXPECT_EQ(renew(csr_, node("line7", clock_.wall() + 1h)).status, 403);
   EXPECT_EQ(count("renew", "node revoked"), 1u);
@@ -423,7 +423,7 @@ TEST_F(EnrolmentTest, RevokedNodeIsShutOutUntilItsMarkGoes) {
   EXPECT_EQ(renew(csr_, node("line7", clock_.wall() + 1h)).status, 200);
 }
 
-TEST_F(EnrolmentTest, UpstreamThatIsAwayIsNoRefusal) {
+TEST_F(EnrolmentTest, UnavailableUpstreamGives503AndCountsNoFailure) {
   const auto broken = net::loopback(net::inline_handler([](const net::Request&) {
     net::Response response;
     response.status = 503;
@@ -447,7 +447,7 @@ TEST_F(EnrolmentTest, UpstreamThatIsAwayIsNoRefusal) {
   }
 }
 
-TEST_F(EnrolmentTest, FailuresOfATokenHaveALimitAndOthersDoNotPayForIt) {
+TEST_F(EnrolmentTest, FailedTokenIsThrottledWithoutAffectingOthers) {
   const std::string good = token("line7"), used = token("line7");
   ASSERT_EQ(enroll(used, other_csr_).status, 200);
   for (int i = 0; i < 10; ++i)
@@ -467,7 +467,7 @@ TEST_F(EnrolmentTest, FailuresOfATokenHaveALimitAndOthersDoNotPayForIt) {
   EXPECT_EQ(enroll(used, csr_, "10.0.0.9:5").status, 429);
 }
 
-TEST_F(EnrolmentTest, OneBadTokenTwiceASecondKeepsNoGoodOneFromTheSameAddressOut) {
+TEST_F(EnrolmentTest, RepeatedBadTokenDoesNotBlockGoodTokens) {
   JoinToken old = JoinToken::make(authority_.ca_sha256(), *rng_);
   int looked_at = 0;
   for (int i = 0; i < 1200; ++i) {
@@ -480,7 +480,7 @@ TEST_F(EnrolmentTest, OneBadTokenTwiceASecondKeepsNoGoodOneFromTheSameAddressOut
   EXPECT_NEAR(looked_at, 10 + 100, 2);  // failures examined in ten minutes
 }
 
-TEST_F(EnrolmentTest, MadeUpTokensHaveTheLimitOfTheirAddress) {
+TEST_F(EnrolmentTest, InventedTokensAreThrottledPerAddress) {
   const std::string good = token("line7");
   for (int i = 0; i < 100; ++i) {
     ASSERT_EQ(
@@ -501,7 +501,7 @@ TEST_F(EnrolmentTest, MadeUpTokensHaveTheLimitOfTheirAddress) {
   EXPECT_EQ(enroll("y", csr_, "10.0.0.6:5").status, 429);
 }
 
-TEST_F(EnrolmentTest, FormerHolderOfANameDoesNotUseUpTheTriesOfTheOneWhoHasIt) {
+TEST_F(EnrolmentTest, FormerKeyDoesNotThrottleCurrentKey) {
   ASSERT_EQ(enroll(token("line7"), csr_).status, 200);
   net::Peer former = node("line7", clock_.wall() + 1h);
   former.address = "192.0.2.9:1";
@@ -511,7 +511,7 @@ TEST_F(EnrolmentTest, FormerHolderOfANameDoesNotUseUpTheTriesOfTheOneWhoHasIt) {
   EXPECT_EQ(renew(csr_, node("line7", clock_.wall() + 1h)).status, 200);
 }
 
-TEST_F(EnrolmentTest, OldTokensGoWhenSomebodyEnrols) {
+TEST_F(EnrolmentTest, EnrolmentDeletesExpiredTokens) {
   const std::string old = token("line7", 1h);
   clock_.pass(48h);
   ASSERT_EQ(enroll(token("line8"), csr_).status, 200);
@@ -520,7 +520,7 @@ TEST_F(EnrolmentTest, OldTokensGoWhenSomebodyEnrols) {
   EXPECT_EQ(left[0].node, "line8");
 }
 
-TEST(Allowance, MemoryIsBoundedAndTheWorstAreRemembered) {
+TEST(Allowance, MemoryIsBoundedAndWorstCallerIsRemembered) {
   internal::Allowance limit({.burst = 2, .period = 1000ms, .who_max = 100});
   const SteadyTime now{};
   for (int i = 0; i < 5; ++i) limit.spend("worst", now);
@@ -532,7 +532,7 @@ TEST(Allowance, MemoryIsBoundedAndTheWorstAreRemembered) {
   EXPECT_EQ(limit.wait("never seen", now), 0ms);
 }
 
-TEST(Allowance, AddressIsWhatOneCustomerHas) {
+TEST(Allowance, AddressKeyIsIpv4AddressOrIpv6Prefix) {
   using internal::address_of;
   EXPECT_EQ(address_of("10.0.0.7:41234"), "10.0.0.7");
   EXPECT_EQ(address_of("[::ffff:10.0.0.7]:1"), "10.0.0.7");

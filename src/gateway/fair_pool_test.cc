@@ -54,7 +54,7 @@ class Bench {
   std::map<std::string, std::size_t> running_ GUARDED_BY(mutex_);
 };
 
-TEST(FairPool, WhoFloodsHoldsHisShareOfTheThreadsAndNoMore) {
+TEST(FairPool, FloodingKeyIsLimitedToItsThreads) {
   Bench bench;
   FairPool pool({.threads = 4, .in_flight_per_key_max = 2, .waiting_per_key_max = 100});
   for (int i = 0; i < 50; ++i) EXPECT_TRUE(pool.submit("flood", 0, bench.work("flood")));
@@ -70,7 +70,7 @@ TEST(FairPool, WhoFloodsHoldsHisShareOfTheThreadsAndNoMore) {
   bench.wait_began(52);
 }
 
-TEST(FairPool, ThoseWhoWaitHaveTheirTurnOneAfterTheOther) {
+TEST(FairPool, WaitingKeysRunRoundRobin) {
   Bench gate;
   Bench order;
   order.let_go();
@@ -85,7 +85,7 @@ TEST(FairPool, ThoseWhoWaitHaveTheirTurnOneAfterTheOther) {
   EXPECT_EQ(order.began(), (std::vector<std::string>{"a", "b", "c", "a", "b", "a"}));
 }
 
-TEST(FairPool, FullIsSaidAtOnce) {
+TEST(FairPool, FullQueueRefusesWork) {
   Bench bench;
   FairPool pool({.threads = 1,
                  .in_flight_per_key_max = 1,
@@ -105,7 +105,7 @@ TEST(FairPool, FullIsSaidAtOnce) {
   bench.wait_began(4);
 }
 
-TEST(FairPool, WorkThatThrowsTakesNobodyAlong) {
+TEST(FairPool, ThrowingWorkDoesNotStopThePool) {
   Bench bench;
   bench.let_go();
   FairPool pool({.threads = 1, .in_flight_per_key_max = 1});
@@ -114,7 +114,7 @@ TEST(FairPool, WorkThatThrowsTakesNobodyAlong) {
   bench.wait_began(1);
 }
 
-TEST(FairPool, WhatWaitsAtTheEndIsDropped) {
+TEST(FairPool, PoolEndReleasesWaitingWork) {
   const auto held = std::make_shared<int>(1);
   std::atomic<bool> ended{false};
   auto pool =

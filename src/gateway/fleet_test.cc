@@ -209,7 +209,7 @@ class Fleet : public ::testing::Test {
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
-TEST_F(Fleet, TwoHundredNodesDoTheirWorkAndComeBackAfterTheGatewayWasAway) {
+TEST_F(Fleet, TwoHundredNodesGetWorkAndRecoverAfterGatewayRestart) {
   start();
   for (int i = 0; i < kNodes; ++i) add_node(name(i));
   wait("");  // each has made its EdgeNode

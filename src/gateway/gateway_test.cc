@@ -73,7 +73,7 @@ class Heard final : public Sessions {
   std::vector<std::string> reported_ GUARDED_BY(mutex_);
 };
 
-TEST(Gateway, ServesEachNodeWhatTheTableSaysAndNothingElse) {
+TEST(Gateway, EachRequestGetsTheAnswerInTheTable) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
@@ -155,7 +155,7 @@ spec:
   EXPECT_EQ(answer.status, 403);
 }
 
-TEST(Gateway, ANodeOfAnEarlierGatewayIsPutBackToItsLayerWithItsNextReport) {
+TEST(Gateway, NextReportRestoresLayerOfMisplacedNode) {
   Cloud cloud;
   cloud.apply(R"(
 apiVersion: v1
@@ -179,7 +179,7 @@ metadata: {name: evil, labels: {edgeai.io/layer: cloud}}
   }));
 }
 
-TEST(Gateway, ANodeIsOfTheLayerThatItWasLetInTo) {
+TEST(Gateway, CloudNodeMayRegisterInItsLayer) {
   Cloud cloud;
   cloud.start_gateway();
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
@@ -200,7 +200,7 @@ TEST(Gateway, ANodeIsOfTheLayerThatItWasLetInTo) {
   }
 }
 
-TEST(Gateway, LoopbackAddressesAreForAgentsOfTheSameMachine) {
+TEST(Gateway, LoopbackAddressIsAcceptedFromLocalAgentsOnly) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
@@ -226,7 +226,7 @@ TEST(Gateway, LoopbackAddressesAreForAgentsOfTheSameMachine) {
   }
 }
 
-TEST(Gateway, ACertificateOfAnotherLayerThanTheOneOnRecordIsRefused) {
+TEST(Gateway, CertificateOfAnotherLayerIsRefused) {
   Cloud cloud;
   cloud.start_gateway();
   const Context ctx = Context::background();
@@ -268,7 +268,7 @@ TEST(Gateway, ACertificateOfAnotherLayerThanTheOneOnRecordIsRefused) {
   EXPECT_EQ(status({"cloud"}).status, 401);
 }
 
-TEST(Gateway, WithoutANodesCertificateOnlyHealthIsTold) {
+TEST(Gateway, InvalidCertificateGivesAccessToHealthOnly) {
   Cloud cloud;
   cloud.start_gateway();
   const std::string own = std::string(kEdgeNodes) + "/edge0";
@@ -327,7 +327,7 @@ class Gate final : public net::HttpClient {
   std::set<std::string> open_ GUARDED_BY(mutex_);
 };
 
-TEST(Gateway, WhoComesBeforeTheFirstReadWaitsForIt) {
+TEST(Gateway, EarlyRequestsWaitForTheFirstRead) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   Gate gate(cloud.api().transport());
@@ -356,7 +356,7 @@ TEST(Gateway, WhoComesBeforeTheFirstReadWaitsForIt) {
   EXPECT_EQ(of_own, std::vector<int>(4, 200));
 }
 
-TEST(Gateway, NobodyWaitsForEverForTheFirstReadNorForTheEnd) {
+TEST(Gateway, WaitForFirstReadEndsAtTimeoutOrStop) {
   Cloud cloud;
   Gate gate(cloud.api().transport());
   const kube::Client client(gate, {});
@@ -376,7 +376,7 @@ TEST(Gateway, NobodyWaitsForEverForTheFirstReadNorForTheEnd) {
   }
 }
 
-TEST(Gateway, AHugeStatusIsRefusedBeforeAnybodyReadsIt) {
+TEST(Gateway, OversizedStatusIsRefused) {
   Cloud cloud;
   cloud.start_gateway();
   auto http = cloud.transport("edge0");
@@ -411,7 +411,7 @@ net::HttpClient::Answer write_event(net::HttpClient& http, const std::string& no
              {{"Content-Type", "application/json"}});
 }
 
-TEST(Gateway, AnEventIsSmallAndStaysSo) {
+TEST(Gateway, OversizedEventsAndEventPatchesAreRefused) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
@@ -433,7 +433,7 @@ TEST(Gateway, AnEventIsSmallAndStaysSo) {
   EXPECT_EQ(patch(R"({"message": "short"})"), 200);
 }
 
-TEST(Gateway, ANodeThatWritesWithoutEndWaitsAndOthersDoNot) {
+TEST(Gateway, HeavyWriterIsThrottledAndOthersAreNot) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   HandClock clock;
@@ -476,7 +476,7 @@ TEST(Gateway, ANodeThatWritesWithoutEndWaitsAndOthersDoNot) {
   EXPECT_EQ(patch("1"), 429);
 }
 
-TEST(Gateway, WhatTheApiServerRefusesCostsANodeNothing) {
+TEST(Gateway, RefusedWritesAreNotCharged) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   HandClock clock;
@@ -489,7 +489,7 @@ TEST(Gateway, WhatTheApiServerRefusesCostsANodeNothing) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(write_event(*http, "edge0", "same", "m").status, 409);
 }
 
-TEST(Gateway, ANodeThatWasShutOutGetsNothing) {
+TEST(Gateway, RevokedNodeGets403) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
@@ -510,7 +510,7 @@ TEST(Gateway, ANodeThatWasShutOutGetsNothing) {
 }
 
 // The whole conversation of an agent, with the informer that agents use.
-TEST(Gateway, AnInformerThroughItSeesItsOwnObjectComeChangeAndGo) {
+TEST(Gateway, InformerSeesOnlyChangesOfItsOwnObject) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
@@ -556,7 +556,7 @@ TEST(Gateway, AnInformerThroughItSeesItsOwnObjectComeChangeAndGo) {
   thread.request_stop();
 }
 
-TEST(Gateway, AWatchEndsInItsTimeAndItsLastWordIsABookmark) {
+TEST(Gateway, WatchEndsAtItsTimeoutWithABookmark) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
@@ -573,7 +573,7 @@ TEST(Gateway, AWatchEndsInItsTimeAndItsLastWordIsABookmark) {
   EXPECT_FALSE(last.at("object/metadata/resourceVersion").as_string().empty());
 }
 
-TEST(Gateway, AWatchThatAsksForAnHourEndsWhenTheGatewaySaysSo) {
+TEST(Gateway, WatchTimeoutIsLimitedByTheGateway) {
   Cloud cloud;
   Gateway::Options options;
   options.limits.watch_timeout_max = std::chrono::seconds(1);
@@ -586,7 +586,7 @@ TEST(Gateway, AWatchThatAsksForAnHourEndsWhenTheGatewaySaysSo) {
   }
 }
 
-TEST(Gateway, WatchesOfAStoppedGatewayEnd) {
+TEST(Gateway, StoppedGatewayEndsWatches) {
   Cloud cloud;
   cloud.start_gateway();
   auto http = cloud.transport("edge0");
@@ -600,7 +600,7 @@ TEST(Gateway, WatchesOfAStoppedGatewayEnd) {
   EXPECT_EQ(ask(*http, "GET", "/readyz").status, 503);
 }
 
-TEST(Gateway, ANodeThatIsShutOutLosesItsWatchesAtOnce) {
+TEST(Gateway, RevocationEndsWatchesOfTheNode) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   Gateway::Options options;
@@ -634,7 +634,7 @@ TEST(Gateway, ANodeThatIsShutOutLosesItsWatchesAtOnce) {
   EXPECT_EQ(ask(*clients[0], "GET", std::string(kEdgeNodes) + "/edge0").status, 403);
 }
 
-TEST(Gateway, NodesDoNotWaitForStrangersWhoEnrol) {
+TEST(Gateway, EnrolmentsDoNotDelayNodes) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   std::binary_semaphore working(0), let_go(0);
@@ -658,7 +658,7 @@ TEST(Gateway, NodesDoNotWaitForStrangersWhoEnrol) {
   let_go.release();
 }
 
-TEST(Gateway, WhetherANodeIsThereIsNotItsToSay) {
+TEST(Gateway, ConnectedConditionFromTheNodeIsIgnored) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
@@ -723,7 +723,7 @@ class Way final : public net::HttpClient {
   std::string body_ GUARDED_BY(mutex_);
 };
 
-TEST(Gateway, WhateverHappensUpstreamIsNotTheNodesFault) {
+TEST(Gateway, UpstreamFailureGives429Or5xx) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   Way way(cloud.api().transport());
@@ -767,7 +767,7 @@ TEST(Gateway, WhateverHappensUpstreamIsNotTheNodesFault) {
   gateway->stop();
 }
 
-TEST(Gateway, OnePodWatchUpstreamHoweverManyNodesAsk) {
+TEST(Gateway, OnePodListServesAllNodes) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   metrics::Registry registry;
@@ -796,7 +796,7 @@ TEST(Gateway, OnePodWatchUpstreamHoweverManyNodesAsk) {
   EXPECT_NE(registry.text().find("varda_gateway_nodes_connected 0\n"), std::string::npos);
 }
 
-TEST(Gateway, ANodeThatLetsGoOfItsWatchForAMomentStaysConnected) {
+TEST(Gateway, NodeStaysConnectedAcrossShortWatchGaps) {
   Cloud cloud;
   Heard heard;
   Gateway::Options options;
@@ -815,7 +815,7 @@ TEST(Gateway, ANodeThatLetsGoOfItsWatchForAMomentStaysConnected) {
   EXPECT_EQ(heard.reported(1), "+edge0");
 }
 
-TEST(Gateway, ANodeWithoutAWatchIsToldClosed) {
+TEST(Gateway, SessionClosesWhenNodeHasNoWatch) {
   Cloud cloud;
   Heard heard;
   Gateway::Options options;
@@ -835,7 +835,7 @@ TEST(Gateway, ANodeWithoutAWatchIsToldClosed) {
   EXPECT_EQ(heard.reported(4), "+edge0 -edge0 +edge1 -edge1");
 }
 
-TEST(Gateway, OneNodeHoldsSoManyWatchesAndNoMore) {
+TEST(Gateway, WatchesPerNodeAreLimited) {
   Cloud cloud;
   Gateway::Options options;
   options.limits.watches_per_node_max = 2;

@@ -153,7 +153,7 @@ net::Response ask(Enrolment& enrolment, std::string path, const Json& body, net:
   return enrolment.handle(Context().with_timeout(300s), request).value();
 }
 
-TEST(SharedJoinToken, LetsInWhomTheClusterVouchesFor) {
+TEST(SharedJoinToken, EnrolmentsMatchTheAgentCases) {
   std::map<std::string, std::string> keys;
   const auto csr = [&](const std::string& key) {
     if (keys[key].empty()) keys[key] = net::make_key().value();
@@ -242,7 +242,7 @@ TEST(SharedJoinToken, LetsInWhomTheClusterVouchesFor) {
   }
 }
 
-TEST(SharedJoinToken, OfManyKeysAtTwoGatewaysOneIsTheNodes) {
+TEST(SharedJoinToken, ConcurrentKeysAtTwoGatewaysAdmitOne) {
   Cluster cluster;
   cluster.add_node("line7");
   cluster.add_pod(Json::object({{"node", "line7"}}));
@@ -273,7 +273,7 @@ TEST(SharedJoinToken, OfManyKeysAtTwoGatewaysOneIsTheNodes) {
   }
 }
 
-TEST(SharedJoinToken, ANodeThatIsRefusedKeepsNoOtherFromItsSiteOut) {
+TEST(SharedJoinToken, RefusedNodeDoesNotThrottleOthersAtItsAddress) {
   Cluster cluster;
   for (const std::string node : {"line7", "line8"}) {
     cluster.add_node(node);
@@ -293,7 +293,7 @@ TEST(SharedJoinToken, ANodeThatIsRefusedKeepsNoOtherFromItsSiteOut) {
   EXPECT_EQ(enrol("line8", key), 200);
 }
 
-TEST(SharedJoinToken, GatewaysThatBeginAtOnceKeepOne) {
+TEST(SharedJoinToken, ConcurrentGatewaysCreateOneToken) {
   Cluster cluster;
   std::vector<std::unique_ptr<Rng>> rngs;
   for (std::uint64_t i = 0; i < 8; ++i) rngs.push_back(seeded_rng(100 + i));
@@ -315,7 +315,7 @@ TEST(SharedJoinToken, GatewaysThatBeginAtOnceKeepOne) {
   EXPECT_EQ(cluster.token(), token);
 }
 
-TEST(SharedJoinToken, IsMadeAnewForAnotherAuthorityAndFillsASecretThatIsThere) {
+TEST(SharedJoinToken, NewAuthorityGetsNewTokenInExistingSecret) {
   Cluster cluster;
   cluster.create(
       secrets(),
@@ -334,7 +334,7 @@ TEST(SharedJoinToken, IsMadeAnewForAnotherAuthorityAndFillsASecretThatIsThere) {
             codec::base64("mine"));
 }
 
-TEST(SharedJoinToken, WhatSomebodyElsePutThereIsNotReplaced) {
+TEST(SharedJoinToken, ForeignTokenIsNotReplaced) {
   Cluster cluster;
   const std::string theirs = codec::base64("a token of something else");
   cluster.create(
@@ -349,7 +349,7 @@ TEST(SharedJoinToken, WhatSomebodyElsePutThereIsNotReplaced) {
             theirs);
 }
 
-TEST(SharedJoinToken, SecretsOfAnotherTypeAreNoRememberedKeys) {
+TEST(SharedJoinToken, NodeKeySecretOfAnotherTypeIsNotUsed) {
   Cluster cluster;
   cluster.add_node("line7");
   cluster.add_pod(Json::object({{"node", "line7"}}));
@@ -364,7 +364,7 @@ TEST(SharedJoinToken, SecretsOfAnotherTypeAreNoRememberedKeys) {
   EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status, 503);
 }
 
-TEST(SharedJoinToken, IsRevokedByWhateverIsNotFalseAlsoWithoutAToken) {
+TEST(SharedJoinToken, AnyTextButFalseOrBlankRevokesEvenWithoutToken) {
   Cluster cluster;
   cluster.add_node("line7");
   cluster.add_pod(Json::object({{"node", "line7"}}));
@@ -408,7 +408,7 @@ TEST(SharedJoinToken, IsRevokedByWhateverIsNotFalseAlsoWithoutAToken) {
   EXPECT_NE(cluster.token(), "");
 }
 
-TEST(SharedJoinToken, ThatCannotBeReadKeepsNobodyOutWhoHasATokenOfItsOwn) {
+TEST(SharedJoinToken, UnreadableSharedTokenDoesNotBlockOwnToken) {
   Cluster cluster;
   cluster.add_node("line7");
   cluster.add_pod(Json::object({{"node", "line7"}}));
@@ -441,7 +441,7 @@ TEST(SharedJoinToken, ThatCannotBeReadKeepsNobodyOutWhoHasATokenOfItsOwn) {
   EXPECT_EQ(own.status, 200) << own.body;
 }
 
-TEST(SharedJoinToken, KeeperMakesItAndEndsWhenItIsTold) {
+TEST(SharedJoinToken, KeeperCreatesTokenAndStopsOnRequest) {
   Cluster cluster;
   std::stop_source stop;
   std::atomic<bool> ended{false};
@@ -458,20 +458,20 @@ TEST(SharedJoinToken, KeeperMakesItAndEndsWhenItIsTold) {
   EXPECT_EQ(cluster.token(), token);
 }
 
-TEST(JoinSecretName, IsNamespaceAndName) {
+TEST(JoinSecretName, JoinSecretNameNeedsNamespaceAndName) {
   EXPECT_EQ(parse_join_secret("varda-edge/varda-agent-join").value(), kSecret);
   for (const char* text : {"", "/", "a", "a/", "/a", "a/b/c", "A/b", "a/B", "a.b/c"})
     EXPECT_FALSE(parse_join_secret(text).ok()) << text;
 }
 
-TEST(NodeKey, IsForgottenByNameOnly) {
+TEST(NodeKey, ForgettingNeedsKnownAndValidName) {
   Cluster cluster;
   EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "line7").error().code(),
             Code::kNotFound);
   EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "../x").error().code(), Code::kInvalid);
 }
 
-TEST(NodeKey, RemembersTheNewestThatAreRefusedAndNoMore) {
+TEST(NodeKey, OnlyTheNewestForgottenKeysAreRemembered) {
   Cluster cluster;
   const auto key = [](std::size_t i) { return codec::Sha256::of(std::to_string(i)).hex(); };
   const auto claim = [&](std::size_t i) {
@@ -488,7 +488,7 @@ TEST(NodeKey, RemembersTheNewestThatAreRefusedAndNoMore) {
   EXPECT_EQ(claim(0), KeyClaim::kIsTheNodes);
 }
 
-TEST(NodeKey, AListThatIsDamagedLetsNobodyIn) {
+TEST(NodeKey, DamagedKeyRecordAdmitsNoKey) {
   Cluster cluster;
   const KeyRights rights{.be_first = true, .follow = true};
   const std::string key = codec::Sha256::of("a").hex();

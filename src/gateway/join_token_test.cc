@@ -31,7 +31,7 @@ JoinTokenRecord record_of(const JoinToken& token) {
   return record;
 }
 
-TEST(JoinToken, TextReadsBack) {
+TEST(JoinToken, TokenSurvivesTextRoundTrip) {
   const JoinToken token = token_of();
   for (const std::string& text : {token.text(), " \n" + token.text() + "\r\n"}) {
     const auto read = JoinToken::parse(text);
@@ -44,7 +44,7 @@ TEST(JoinToken, TextReadsBack) {
   EXPECT_NE(token.secret, token_of(2).secret);
 }
 
-TEST(JoinToken, AnythingElseIsRefusedWithoutAWordOfIt) {
+TEST(JoinToken, InvalidTextIsRefusedWithoutLeakingTheSecret) {
   const std::string good = token_of().text();
   std::vector<std::string> texts = {"",
                                     " \n ",
@@ -70,7 +70,7 @@ TEST(JoinToken, AnythingElseIsRefusedWithoutAWordOfIt) {
   }
 }
 
-TEST(JoinToken, VerdictsTellReasonsApartOnlyToWhoKnowsTheSecret) {
+TEST(JoinToken, ReasonsAreDistinguishedOnlyWithTheRightSecret) {
   const JoinToken token = token_of();
   JoinToken wrong = token;
   wrong.secret = std::string(64, '0');
@@ -96,7 +96,7 @@ TEST(JoinToken, VerdictsTellReasonsApartOnlyToWhoKnowsTheSecret) {
   EXPECT_EQ(judge(used, token, "key-c", kPeer, kNow), Verdict::kUsedByAnotherKey);
 }
 
-TEST(JoinToken, LetsInFromItsNetworksOnly) {
+TEST(JoinToken, TokenIsAcceptedFromItsNetworksOnly) {
   const JoinToken token = token_of();
   JoinTokenRecord record = record_of(token);
   for (const char* text : {"10.1.0.0/16", "192.0.2.7", "fd00:1::/32"})
@@ -119,7 +119,7 @@ TEST(JoinToken, LetsInFromItsNetworksOnly) {
   EXPECT_EQ(judge(record, token, "key-a", "[fe80::1%eth0]:4000", kNow), Verdict::kGood);
 }
 
-TEST(JoinToken, SecretHoldsNoTokenAndReadsBack) {
+TEST(JoinToken, RecordSurvivesRoundTripWithoutTheTokenSecret) {
   const JoinToken token = token_of();
   JoinTokenRecord record = record_of(token);
   record.used_by = std::string(64, 'a');
@@ -143,7 +143,7 @@ TEST(JoinToken, SecretHoldsNoTokenAndReadsBack) {
   EXPECT_EQ(text_of(read->networks), "10.1.0.0/16,fd00:1::/32");
 }
 
-TEST(JoinToken, SecretsThatAreNoneAreCorrupt) {
+TEST(JoinToken, InvalidSecretIsCorrupt) {
   const auto changed = [](const char* path, Json value) {
     Json secret = record_of(token_of()).to_secret();
     secret.make(path) = std::move(value);
@@ -189,7 +189,7 @@ class JoinTokens : public ::testing::Test {
   std::unique_ptr<Rng> rng_ = seeded_rng(7);
 };
 
-TEST_F(JoinTokens, AreMadeListedAndRevoked) {
+TEST_F(JoinTokens, TokensAreCreatedListedAndRevoked) {
   const auto first = make("line7", 24h),
              second = make("line8", 1h);  // the first call makes the namespace
   ASSERT_TRUE(first.ok()) << first.error();
@@ -205,7 +205,7 @@ TEST_F(JoinTokens, AreMadeListedAndRevoked) {
   EXPECT_EQ(revoke_join_token(ctx_, client_, "../x").error().code(), Code::kInvalid);
 }
 
-TEST_F(JoinTokens, NodesNeedNamesThatCertificatesAndObjectsCanHave) {
+TEST_F(JoinTokens, InvalidNodeNameIsRefused) {
   for (const std::string& node :
        {std::string(), std::string("Line 7"), std::string("system:node:x"),
         std::string("varda-gateway"), std::string(65, 'n')}) {
@@ -214,7 +214,7 @@ TEST_F(JoinTokens, NodesNeedNamesThatCertificatesAndObjectsCanHave) {
   EXPECT_TRUE(make(std::string(64, 'n'), 1h).ok());
 }
 
-TEST_F(JoinTokens, AreRemovedADayAfterTheirEnd) {
+TEST_F(JoinTokens, TokensAreRemovedOneDayAfterExpiry) {
   const auto early = make("line7", 1h), late = make("line8", 48h);
   EXPECT_EQ(*remove_old_join_tokens(ctx_, client_, kNow + 24h), 0);
   EXPECT_EQ(*remove_old_join_tokens(ctx_, client_, kNow + 25h), 1);
@@ -223,7 +223,7 @@ TEST_F(JoinTokens, AreRemovedADayAfterTheirEnd) {
   EXPECT_TRUE(ids().empty());
 }
 
-TEST_F(JoinTokens, OfTwoUsesOfOneReadingTheSecondComesTooLate) {
+TEST_F(JoinTokens, SecondUseOfTheSameReadConflicts) {
   const auto token = make("line7", 1h);
   const auto stored = find_join_token(ctx_, client_, token->id);
   ASSERT_TRUE(stored.ok() && *stored);

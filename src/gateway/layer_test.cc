@@ -9,7 +9,7 @@ namespace layer_test {
 
 Json yaml(const std::string& text) { return codec::parse_yaml(text).value(); }
 
-TEST(Layer, NamesReadBack) {
+TEST(Layer, LayerNamesSurviveRoundTrip) {
   for (const Layer layer : {Layer::kEdge, Layer::kDevice, Layer::kCloud})
     EXPECT_EQ(parse_layer(to_string(layer)), layer);
   for (const char* text : {"", "Edge", "edge ", "core"})
@@ -43,7 +43,7 @@ TEST(Layer, ANewNodeGetsTheLabelsAndTheTaintOfItsLayer) {
   }
 }
 
-TEST(Layer, ANodeThatSaysAnotherLayerIsRefused) {
+TEST(Layer, NodeWithLabelsOfAnotherLayerIsRefused) {
   const struct {
     Layer layer;
     const char* labels;
@@ -64,7 +64,7 @@ TEST(Layer, ANodeThatSaysAnotherLayerIsRefused) {
   }
 }
 
-TEST(Layer, APresentNodeIsPutBackToItsLayer) {
+TEST(Layer, ExistingNodeGetsLabelsAndTaintOfItsLayer) {
   const std::string taint = "{key: node-role.kubernetes.io/edge, effect: NoSchedule}";
   const struct {
     const char* name;

@@ -19,7 +19,7 @@ using testing::Cloud;
 const WallTime kSeen = meta::parse_time("2024-05-01T09:59:00Z").value();
 const WallTime kNow = meta::parse_time("2024-05-01T10:00:00Z").value();
 
-TEST(ConnectedPatch, SaysTransitionsAndNothingElse) {
+TEST(ConnectedPatch, PatchContainsOnlyTransitions) {
   struct Case {
     const char* name;
     const char* status;
@@ -111,7 +111,7 @@ class LivenessTest : public ::testing::Test {
   std::unique_ptr<Liveness> liveness_;
 };
 
-TEST_F(LivenessTest, AnEdgeNodeSaysWhetherItsAgentHasAWatchOpen) {
+TEST_F(LivenessTest, ConnectedConditionFollowsTheAgentsWatch) {
   start(std::chrono::hours(1));
   auto http = cloud_.transport("edge0");
   {
@@ -127,7 +127,7 @@ TEST_F(LivenessTest, AnEdgeNodeSaysWhetherItsAgentHasAWatchOpen) {
   EXPECT_TRUE(cloud_.edge_node("edge0").at("status/lastSeen").is_null());
 }
 
-TEST_F(LivenessTest, WhoDoesNotComeBackAfterTheStartIsCutOff) {
+TEST_F(LivenessTest, AbsentNodeIsDisconnectedAfterTheGrace) {
   make("edge0");
   const Json reported =
       codec::parse_yaml(
@@ -139,7 +139,7 @@ TEST_F(LivenessTest, WhoDoesNotComeBackAfterTheStartIsCutOff) {
   EXPECT_FALSE(cloud_.edge_node("edge0").at("status/lastSeen").is_null());
 }
 
-TEST_F(LivenessTest, BeforeThatTimeNobodyIsCalledCutOff) {
+TEST_F(LivenessTest, AbsentNodeIsUndecidedDuringTheGrace) {
   make("edge0");
   make("edge1");
   start(std::chrono::hours(1));
@@ -149,7 +149,7 @@ TEST_F(LivenessTest, BeforeThatTimeNobodyIsCalledCutOff) {
   EXPECT_EQ(connected("edge0"), "");
 }
 
-TEST_F(LivenessTest, AReportThatTakesTheConditionAwayHasItBackAtOnce) {
+TEST_F(LivenessTest, RemovedConditionIsWrittenAgain) {
   make("edge0");
   start(std::chrono::hours(1));
   auto http = cloud_.transport("edge0");
@@ -215,7 +215,7 @@ class TwoGateways {
   std::string shown_;
 };
 
-TEST(LivenessOfTwo, ComesToRestAndSaysWhetherAnyOfThemHasTheNode) {
+TEST(LivenessOfTwo, ConditionSettlesAndFollowsBothGateways) {
   for (const char* course : {"+0 -0", "+0 +1 -0 -1", "+0 +1 -1 -0", "+0 +1 -0 +0 -1 -0",
                              "+0 -0 +1 -1 +0", "+1 -1 +1 +0 -1 +1 -0"}) {
     SCOPED_TRACE(course);

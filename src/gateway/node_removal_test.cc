@@ -54,7 +54,7 @@ constexpr const char* kEdgeNode = "/apis/edgeai.io/v1alpha1/edgenodes/line7";
 constexpr const char* kLease =
     "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/line7";
 
-TEST_F(NodeRemoval, ForgetsTheKeyAndDeletesTheObjects) {
+TEST_F(NodeRemoval, RemovalForgetsKeyAndDeletesObjects) {
   add_node();
   add_pod("finished", "Succeeded");
   const auto removed = remove("line7");
@@ -71,7 +71,7 @@ TEST_F(NodeRemoval, ForgetsTheKeyAndDeletesTheObjects) {
   EXPECT_EQ(again.code(), Code::kNotFound);
 }
 
-TEST_F(NodeRemoval, RemovesWhatIsThere) {
+TEST_F(NodeRemoval, IncompleteNodeIsRemoved) {
   cloud_.apply("{apiVersion: v1, kind: Node, metadata: {name: line7}}");
   const auto removed = remove("line7");
   ASSERT_TRUE(removed.ok()) << removed.error();
@@ -93,7 +93,7 @@ TEST_F(NodeRemoval, BoundPodsNeedConsent) {
   EXPECT_EQ(status_of(kNode), 404);
 }
 
-TEST_F(NodeRemoval, ANodeThatWasShutOutNeedsConsent) {
+TEST_F(NodeRemoval, RevokedNodeNeedsConsent) {
   cloud_.apply(
       "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: line7, annotations: "
       "{edgeai.io/revoked: 'true'}}}");
@@ -103,7 +103,7 @@ TEST_F(NodeRemoval, ANodeThatWasShutOutNeedsConsent) {
   EXPECT_TRUE(remove("line7", RemovalRisk::kAccepted).ok());
 }
 
-TEST_F(NodeRemoval, AnUnknownNodeIsNamed) {
+TEST_F(NodeRemoval, UnknownNodeIsNamedInError) {
   const Error unknown = remove("line8").error();
   EXPECT_EQ(unknown.code(), Code::kNotFound);
   EXPECT_THAT(unknown.message(), HasSubstr("there is no node \"line8\""));

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(StartupQueue, LetsEverybodyOnInOrderOnceItIsReady) {
+TEST(StartupQueue, RequestsRunInOrderOnceReady) {
   std::atomic<bool> ready{false};
   std::string order;
   std::atomic<int> gone{0};
@@ -33,14 +33,14 @@ TEST(StartupQueue, LetsEverybodyOnInOrderOnceItIsReady) {
   ASSERT_TRUE(eventually("the fourth leaves the room", [&] { return gone > 3; }));
 }
 
-TEST(StartupQueue, PatienceEnds) {
+TEST(StartupQueue, RequestRunsWhenPatienceEnds) {
   std::atomic<bool> gone{false};
   StartupQueue room({.ready = [] { return false; }, .patience = 1ms});
   ASSERT_TRUE(room.enter(1, [&] { gone = true; }));
   EXPECT_TRUE(eventually("the patience ends", [&] { return gone.load(); }));
 }
 
-TEST(StartupQueue, IsBoundedAndClosingLetsEverybodyOn) {
+TEST(StartupQueue, QueueIsBoundedAndCloseRunsAllRequests) {
   int gone = 0;
   StartupQueue room(
       {.ready = [] { return false; }, .patience = 5min, .waiting_max = 3, .bytes_max = 10});

@@ -90,7 +90,7 @@ class ViewTest : public ::testing::Test {
   std::jthread thread_;
 };
 
-TEST_F(ViewTest, EachNodeSeesItsOwn) {
+TEST_F(ViewTest, NodeSeesOnlyItsOwnObjects) {
   start(pod_list(10, {pod("a", 3, "n"), pod("b", 4, "m"), pod("c", 5, "n"), pod("d", 6, "")}));
   const auto listing = view_->list("n");
   ASSERT_TRUE(listing);
@@ -104,7 +104,7 @@ TEST_F(ViewTest, EachNodeSeesItsOwn) {
   EXPECT_EQ(from("nobody", "10"), "");
 }
 
-TEST_F(ViewTest, AWatchBeginsAtItsVersionAndGoesOn) {
+TEST_F(ViewTest, WatchStartsAtItsVersionAndContinues) {
   start(pod_list(10, {pod("a", 3, "n"), pod("b", 4, "n")}));
   auto cursor = view_->begin("n", "10").value();
   EXPECT_EQ(read(cursor), "");
@@ -121,7 +121,7 @@ TEST_F(ViewTest, AWatchBeginsAtItsVersionAndGoesOn) {
   EXPECT_EQ(read(cursor), "");
 }
 
-TEST_F(ViewTest, DeletionsAreToldToWhoSawTheObject) {
+TEST_F(ViewTest, DeletionsAreSentToWatchesOfTheNode) {
   start(pod_list(10, {pod("a", 3, "n"), pod("b", 4, "n")}));
   auto cursor = view_->begin("n", "10").value();
   send("DELETED", pod("a", 11, "n"));
@@ -133,7 +133,7 @@ TEST_F(ViewTest, DeletionsAreToldToWhoSawTheObject) {
   EXPECT_EQ(from("m", "10"), "");
 }
 
-TEST_F(ViewTest, WhatMovesToAnotherNodeIsGoneHereAndNewThere) {
+TEST_F(ViewTest, MovedObjectIsDeletedOnOldNodeAndAddedOnNewNode) {
   start(pod_list(10, {pod("a", 3, "n")}));
   auto n = view_->begin("n", "10").value(), m = view_->begin("m", "10").value();
   send("MODIFIED", pod("a", 11, "m"));
@@ -143,7 +143,7 @@ TEST_F(ViewTest, WhatMovesToAnotherNodeIsGoneHereAndNewThere) {
   EXPECT_NE(view_->get("m", {"default", "a"}), nullptr);
 }
 
-TEST_F(ViewTest, VersionsOfAnotherLifeAreGone) {
+TEST_F(ViewTest, VersionsOutsideTheWindowAreRejected) {
   start(pod_list(10, {pod("a", 3, "n")}));
   EXPECT_EQ(from("n", "9"), "gone");
   EXPECT_EQ(from("n", "11"), "gone");
@@ -151,7 +151,7 @@ TEST_F(ViewTest, VersionsOfAnotherLifeAreGone) {
   EXPECT_EQ(from("n", "-1"), "invalid");
 }
 
-TEST_F(ViewTest, OfOneObjectThatIsThereNoVersionIsTooOld) {
+TEST_F(ViewTest, NoVersionIsTooOldForAPresentSingleObject) {
   start(pod_list(10, {pod("a", 3, "n")}), {.node_of = {}, .one_each = true});
   EXPECT_EQ(from("n", "2"), "+a3");
   EXPECT_EQ(from("n", "3"), "");
@@ -176,7 +176,7 @@ TEST_F(ViewTest, TheWindowOfDeletionsIsBounded) {
   EXPECT_LE(view_->nodes(), 1u);  // a node without objects, tombstones or watches costs nothing
 }
 
-TEST_F(ViewTest, AListAfterAGapTellsOpenWatchesInTheOrderOfVersions) {
+TEST_F(ViewTest, RelistReportsChangesInOrderOfVersions) {
   start(pod_list(10, {pod("a", 3, "n"), pod("b", 4, "n"), pod("z", 5, "n")}));
   auto cursor = view_->begin("n", "10").value();
   EXPECT_EQ(read(cursor), "");
@@ -191,7 +191,7 @@ TEST_F(ViewTest, AListAfterAGapTellsOpenWatchesInTheOrderOfVersions) {
   EXPECT_EQ(from("n", "20"), "");
 }
 
-TEST_F(ViewTest, ABookmarkMovesWatchesOn) {
+TEST_F(ViewTest, BookmarkAdvancesWatches) {
   start(pod_list(10, {pod("a", 3, "n")}));
   auto cursor = view_->begin("n", "10").value();
   api_.send(watch_event(
@@ -203,7 +203,7 @@ TEST_F(ViewTest, ABookmarkMovesWatchesOn) {
   EXPECT_EQ(from("n", "40"), "");
 }
 
-TEST_F(ViewTest, OnlyTheNodeThatHasNewsIsWoken) {
+TEST_F(ViewTest, ChangeWakesOnlyWatchersOfItsNode) {
   struct Count final : View::Watcher {
     std::atomic<int> woken{0};
     void notify() override { ++woken; }

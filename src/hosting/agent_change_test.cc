@@ -36,7 +36,7 @@ api::EdgeNode with(std::size_t models, std::size_t workers) {
   return node;
 }
 
-TEST(AgentChange, OnlyObjectsWithAnotherReportAreAffected) {
+TEST(AgentChange, OnlyObjectsWithChangedReportAreAffected) {
   const std::string a = "{key: default/a.edge, exposed: '1'}",
                     b = "{key: default/b.edge, exposed: '1'}";
   const std::string both = "models: [" + a + ", " + b + "]";

@@ -54,7 +54,7 @@ class Issuer : public ::testing::Test {
   Duration look_again_{};
 };
 
-TEST_F(Issuer, MakesTheAuthorityOnceAndSignsForEveryOperator) {
+TEST_F(Issuer, AuthorityIsCreatedOnceForAllOperators) {
   const auto issuer = make();
   EXPECT_EQ(ensure(*issuer), "");
   const Json first = secret("default/digits-tls");
@@ -67,7 +67,7 @@ TEST_F(Issuer, MakesTheAuthorityOnceAndSignsForEveryOperator) {
   EXPECT_LE(look_again_, std::chrono::minutes(10));
 }
 
-TEST_F(Issuer, RenewsInTimeAndFollowsTheNames) {
+TEST_F(Issuer, CertificateIsRenewedInTimeAndForNewNames) {
   const auto issuer = make();
   EXPECT_EQ(ensure(*issuer), "");
   const Json first = secret("default/digits-tls");
@@ -83,7 +83,7 @@ TEST_F(Issuer, RenewsInTimeAndFollowsTheNames) {
   EXPECT_NE(secret("default/digits-tls")["data"]["tls.crt"], second["data"]["tls.crt"]);
 }
 
-TEST_F(Issuer, ADeletedSecretComesBack) {
+TEST_F(Issuer, DeletedSecretIsRecreated) {
   const auto issuer = make();
   EXPECT_EQ(ensure(*issuer), "");
   static const meta::Resource kSecrets{"", "v1", "Secret", "secrets", true};
@@ -93,7 +93,7 @@ TEST_F(Issuer, ADeletedSecretComesBack) {
   EXPECT_FALSE(secret("default/digits-tls")["data"].empty());
 }
 
-TEST_F(Issuer, NeverTouchesASecretOfTheUser) {
+TEST_F(Issuer, UserSecretIsNeverChanged) {
   const Json own =
       Json::object({{"apiVersion", "v1"},
                     {"kind", "Secret"},
@@ -105,7 +105,7 @@ TEST_F(Issuer, NeverTouchesASecretOfTheUser) {
   EXPECT_EQ(secret("default/digits-tls"), before);
 }
 
-TEST(IssuerWithoutRights, SaysWhichSecretItMayNotKeep) {
+TEST(IssuerWithoutRights, ErrorNamesForbiddenSecret) {
   const auto http = net::loopback(net::inline_handler([](const net::Request&) {
     return net::Response{
         403,

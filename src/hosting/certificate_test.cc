@@ -41,7 +41,7 @@ std::string text(const Json& secret, const char* key) {
   return codec::unbase64(secret["data"][key].as_string()).value();
 }
 
-TEST(Certificate, IsASecretOfTheOwnerThatTheAuthoritySigned) {
+TEST(Certificate, SecretHasOwnerAndCertificateOfTheAuthority) {
   const Json secret = issued(wanted({"digits.shop.svc", "10.0.0.7", "", "10.0.0.7"}));
   EXPECT_EQ(secret["type"].as_string(), "kubernetes.io/tls");
   EXPECT_EQ(secret.at("metadata/namespace").as_string(), "shop");
@@ -55,7 +55,7 @@ TEST(Certificate, IsASecretOfTheOwnerThatTheAuthoritySigned) {
   EXPECT_EQ(text(secret, "ca.crt"), authority().certificate_pem);
 }
 
-TEST(Certificate, IsRenewedAfterTwoThirdsOfItsLife) {
+TEST(Certificate, CertificateIsRenewedAfterTwoThirdsOfItsLifetime) {
   const WantedCertificate certificate = wanted({"localhost"});
   EXPECT_EQ(verdict(certificate, std::nullopt), Verdict::kIssue);
   const Json secret = issued(certificate);
@@ -67,7 +67,7 @@ TEST(Certificate, IsRenewedAfterTwoThirdsOfItsLife) {
   EXPECT_EQ(verdict(certificate, secret, good.renew_at + std::chrono::seconds(1)), Verdict::kIssue);
 }
 
-TEST(Certificate, ChangedNamesAuthorityOrContentGetAnotherOne) {
+TEST(Certificate, ChangedHostsAuthorityOrContentCauseReissue) {
   const WantedCertificate certificate = wanted({"localhost", "10.0.0.7"});
   const Json secret = issued(certificate);
   EXPECT_EQ(verdict(wanted({"10.0.0.7", "localhost"}), secret), Verdict::kGood)
@@ -84,7 +84,7 @@ TEST(Certificate, ChangedNamesAuthorityOrContentGetAnotherOne) {
   }
 }
 
-TEST(Certificate, SecretsOfOthersAreNotOurs) {
+TEST(Certificate, ForeignAndLeftOverSecretsAreRecognized) {
   const Json secret = issued(wanted({"localhost"}));
   EXPECT_EQ(verdict(wanted({"localhost"}, "next"), secret), Verdict::kLeftOver);
   Json foreign = secret;
@@ -92,7 +92,7 @@ TEST(Certificate, SecretsOfOthersAreNotOurs) {
   EXPECT_EQ(verdict(wanted({"localhost"}), foreign), Verdict::kForeign);
 }
 
-TEST(Certificate, RenewalKeepsWhatOthersWroteOnTheSecret) {
+TEST(Certificate, RenewalKeepsLabelsOfOtherWriters) {
   Json before = issued(wanted({"localhost"}));
   before.make("metadata/labels").set("team", "a");
   before.make("metadata").set("resourceVersion", "9");

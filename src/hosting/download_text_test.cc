@@ -5,7 +5,7 @@
 namespace varda::hosting {
 namespace {
 
-TEST(DownloadText, SaysHowMuchOfWhatFromWhere) {
+TEST(DownloadText, TextNamesProgressAndHostWithoutCredentials) {
   struct Case {
     std::int64_t done, total;
     std::string url, text;
@@ -29,7 +29,7 @@ TEST(DownloadText, SaysHowMuchOfWhatFromWhere) {
   }
 }
 
-TEST(ProgressText, KeepsWhyTheAttemptBeforeFailed) {
+TEST(ProgressText, TextIncludesPreviousFailure) {
   api::EdgeVersionReport report;
   EXPECT_EQ(progress_text(report, "http://files.example/a"), "");
   report.message = "Connection refused";

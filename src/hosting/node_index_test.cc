@@ -50,7 +50,7 @@ TEST(NodeIndex, AReadyNodeOfTheCloudForwardsNodePorts) {
   EXPECT_EQ(forwards("{node-role.kubernetes.io/edge: ''}", "True"), Values{});
 }
 
-TEST(NodeSet, HasTheFirstNodeThatForwardsAndTheOneOfThePublishedUrl) {
+TEST(NodeSet, SetContainsFirstForwardingNodeAndNodeOfUrl) {
   apiserver::InMemoryApiServer api{{.crds = {}}};
   for (const char* number : {"1", "2", "3", "4"}) {
     const std::string name = std::string("n") + number;

@@ -19,7 +19,7 @@ meta::Condition condition(std::string reason, std::string message = "") {
 const meta::ObjectKey kModel{"default", "digits"};
 SteadyTime at(int second) { return SteadyTime{seconds(1000 + second)}; }
 
-TEST(PassingProblems, AreReportedOnceTheyHaveLasted) {
+TEST(PassingProblems, LastingProblemIsReportedOnce) {
   PassingProblems problems;
   const meta::Condition now = condition("Unschedulable");
   EXPECT_FALSE(problems.due(kModel, nullptr, now, at(0)));
@@ -30,7 +30,7 @@ TEST(PassingProblems, AreReportedOnceTheyHaveLasted) {
   EXPECT_EQ(problems.wait(kModel, at(40)), std::nullopt);
 }
 
-TEST(PassingProblems, ThatPassAreNotReported) {
+TEST(PassingProblems, ClearedProblemIsNotReported) {
   PassingProblems problems;
   const meta::Condition now = condition("ServerUnreachable");
   EXPECT_FALSE(problems.due(kModel, nullptr, now, at(0)));
@@ -39,7 +39,7 @@ TEST(PassingProblems, ThatPassAreNotReported) {
   EXPECT_FALSE(problems.due(kModel, nullptr, now, at(30))) << "it is another one";
 }
 
-TEST(PassingProblems, OfAnOperatorBeforeAreNotReportedAgain) {
+TEST(PassingProblems, ProblemOfFormerOperatorIsNotReportedAgain) {
   PassingProblems problems;
   const meta::Condition now = condition("AgentMissing");
   EXPECT_FALSE(problems.due(kModel, &now, now, at(0)));
@@ -47,7 +47,7 @@ TEST(PassingProblems, OfAnOperatorBeforeAreNotReportedAgain) {
   EXPECT_FALSE(problems.due(kModel, &now, now, at(60)));
 }
 
-TEST(PassingProblems, OthersAreReportedAtOnceWhenTheyChange) {
+TEST(PassingProblems, OtherProblemsAreReportedAtOnceOnChange) {
   PassingProblems problems;
   const meta::Condition first = condition("DigestMismatch", "a"),
                         second = condition("DigestMismatch", "b");

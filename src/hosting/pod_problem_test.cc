@@ -17,14 +17,14 @@ std::string reason_of(const std::string& fetch_state) {
   return problem ? problem->reason : "";
 }
 
-TEST(PodProblem, AFetchThatFailedIsOne) {
+TEST(PodProblem, FailedFetchIsAProblem) {
   EXPECT_EQ(reason_of("state: {terminated: {exitCode: 137, reason: Error}}"), "FetchFailed");
   EXPECT_EQ(
       reason_of("state: {running: {}}, lastState: {terminated: {exitCode: 1, reason: Error}}"),
       "FetchFailed");
 }
 
-TEST(PodProblem, AnEndThatTheAgentDidNotSeeIsNone) {
+TEST(PodProblem, UnobservedContainerEndIsNoProblem) {
   EXPECT_EQ(reason_of("state: {terminated: {exitCode: 137, reason: ContainerStatusUnknown}}"), "");
   EXPECT_EQ(reason_of("state: {running: {}}, lastState: {terminated: {exitCode: 137, reason: "
                       "ContainerStatusUnknown}}"),

@@ -19,7 +19,7 @@ struct Rivals {
   std::int64_t port = 0;  // chosen from 18080 to 18082
 };
 
-TEST(PortClaims, WhoHoldsAPortKeepsItThenTheOlder) {
+TEST(PortClaims, HolderKeepsPortThenOlderClaimWins) {
   PortClaim elsewhere = claim("other", "2026-01-01"), datagrams = elsewhere;
   elsewhere.node = "edge1";
   datagrams.protocol = "UDP";
@@ -69,7 +69,7 @@ TEST(PortClaims, WhoHoldsAPortKeepsItThenTheOlder) {
   }
 }
 
-TEST(PortClaims, AMessageSaysWhetherItIsInUse) {
+TEST(PortClaims, MessageShowsWhetherPortIsInUse) {
   EXPECT_EQ(has_it(claim("InferenceModel a/b", "2026-01-01")),
             "belongs to the older InferenceModel a/b");
   EXPECT_EQ(has_it(claim("InferenceModel a/b", "2026-01-01", 18080, true)),

@@ -10,7 +10,7 @@ using std::chrono::seconds;
 
 const meta::ObjectKey kModel{"default", "digits"};
 
-TEST(ReplacementPauses, DoubleUpToFiveMinutesForPodsThatEndSoon) {
+TEST(ReplacementPauses, PauseDoublesUpToFiveMinutesForShortLivedPods) {
   ReplacementPauses pauses;
   const SteadyTime now{};
   Duration expected = seconds(5);
@@ -20,7 +20,7 @@ TEST(ReplacementPauses, DoubleUpToFiveMinutesForPodsThatEndSoon) {
   }
 }
 
-TEST(ReplacementPauses, EndOfAPauseStaysHoweverOftenItIsAskedFor) {
+TEST(ReplacementPauses, PauseEndIsConstantAcrossCalls) {
   ReplacementPauses pauses;
   const SteadyTime now{};
   EXPECT_EQ(pauses.left(kModel, "a", seconds(1), now), seconds(5));
@@ -28,7 +28,7 @@ TEST(ReplacementPauses, EndOfAPauseStaysHoweverOftenItIsAskedFor) {
   EXPECT_EQ(pauses.left(kModel, "a", seconds(7), now + seconds(6)), seconds(-1));
 }
 
-TEST(ReplacementPauses, PodThatLivedLongAndAnotherModelBeginAnew) {
+TEST(ReplacementPauses, LongLivedPodOrOtherModelResetsPause) {
   ReplacementPauses pauses;
   const SteadyTime now{};
   for (const char* pod : {"a", "b", "c"}) (void)pauses.left(kModel, pod, seconds(1), now);

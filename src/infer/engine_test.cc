@@ -44,7 +44,7 @@ class EchoModel : public ::testing::Test {
   Engines engines_{{"/nowhere", VARDA_ENGINES}};
 };
 
-TEST_F(EchoModel, DescribesItsTensorsAndRuns) {
+TEST_F(EchoModel, ModelDescribesItsTensorsAndRuns) {
   const auto model = load("tensor FP32 -1 2\ntensor BYTES -1\nscale 2\nadd 1\n").value();
   ASSERT_EQ(model->inputs().size(), 2u);
   EXPECT_EQ(model->inputs()[0], (tensor::Spec{"x", DType::kFp32, {-1, 2}}));
@@ -59,7 +59,7 @@ TEST_F(EchoModel, DescribesItsTensorsAndRuns) {
   EXPECT_EQ(outputs[1].tensor.strings()[0], "word");
 }
 
-TEST_F(EchoModel, GivesOnlyTheOutputsAskedForInTheirOrder) {
+TEST_F(EchoModel, RunReturnsOnlyRequestedOutputsInOrder) {
   const auto model = load("tensor FP32 1\ntensor FP32 1\n").value();
   const std::vector<Named> inputs = {floats("x1", {1}, {1}), floats("x", {1}, {0})};  // any order
   const std::array<std::string, 2> names = {"y1", "y"};
@@ -98,7 +98,7 @@ TEST_F(EchoModel, WrongInputsAreRefusedByName) {
             "the model has no output \"z\"");
 }
 
-TEST_F(EchoModel, FailuresCarryTheEnginesWords) {
+TEST_F(EchoModel, ErrorsContainTheMessageOfTheEngine) {
   EXPECT_EQ(load("fail_load weights are torn").error(), Error(Code::kInvalid, "weights are torn"));
   const auto model = load("tensor FP32 1\nfail_run no luck").value();
   EXPECT_EQ(model->run(std::vector<Named>{floats("x", {1}, {1})}, {}).error(),
@@ -107,7 +107,7 @@ TEST_F(EchoModel, FailuresCarryTheEnginesWords) {
               HasSubstr("no option \"speed\""));
 }
 
-TEST(Engines, MissingEngineListsWhereItWasLookedFor) {
+TEST(Engines, MissingEngineErrorListsTheSearchedDirectories) {
   Engines engines({"/nowhere", "/elsewhere"});
   const Error error = engines.get("tflite").error();
   EXPECT_EQ(error.code(), Code::kNotFound);
@@ -116,7 +116,7 @@ TEST(Engines, MissingEngineListsWhereItWasLookedFor) {
   EXPECT_EQ(engines.get("../../etc/passwd").error().code(), Code::kInvalid);
 }
 
-TEST(Engines, LibraryThatIsNoPluginSaysWhatItLacks) {
+TEST(Engines, ErrorNamesWhatALibraryLacksAsAPlugin) {
   EXPECT_EQ(open_engine("/nowhere/x.so").error().code(), Code::kNotFound);
   EXPECT_THAT(open_engine("/proc/self/exe").error().message(), HasSubstr("does not load"));
   EXPECT_THAT(open_engine(VARDA_ENGINES "/varda-engine-bad-symbol.so").error().message(),
@@ -128,7 +128,7 @@ TEST(Engines, PluginOfAnotherAbiVersionIsRefused) {
               HasSubstr("another ABI version (7)"));
 }
 
-TEST(Engines, SecondGetFindsTheSameEngine) {
+TEST(Engines, SecondGetReturnsTheSameEngine) {
   Engines engines({VARDA_ENGINES});
   EXPECT_EQ(engines.get("echo").value(), engines.get("echo").value());
 }

@@ -57,7 +57,7 @@ class AnswersTest : public ::testing::Test {
   Context ctx_ = Context().with_timeout(seconds(60));
 };
 
-TEST_F(AnswersTest, PackedAnswersAreUnpackedAndBoundedByWhatTheyUnpackTo) {
+TEST_F(AnswersTest, GzipAnswersAreUnpackedUpToTheSizeLimit) {
   const net::Headers gzip{{"Content-Encoding", "gzip"}};
   const std::string packed = codec::gzip(list_of(3, 100'000));
   ASSERT_LT(packed.size(), 10'000u);
@@ -82,7 +82,7 @@ TEST_F(AnswersTest, PackedAnswersAreUnpackedAndBoundedByWhatTheyUnpackTo) {
   EXPECT_EQ(list(client()).error().message(), "no such thing");
 }
 
-TEST_F(AnswersTest, AWatchIsNotAskedToBePackedAndUnderstoodWhereItIs) {
+TEST_F(AnswersTest, WatchRequestsNoCompressionButAcceptsIt) {
   const std::string event =
       R"({"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": "3"}}})"
       "\n";
@@ -94,7 +94,7 @@ TEST_F(AnswersTest, AWatchIsNotAskedToBePackedAndUnderstoodWhereItIs) {
   EXPECT_FALSE((*watch)->next().value());
 }
 
-TEST_F(AnswersTest, ARefusedTokenIsReadAgainAndTriedOnce) {
+TEST_F(AnswersTest, RefusedTokenIsReadAgainAndRetriedOnce) {
   std::string in_file = "old";
   const auto with = client({.token_source = [] { return std::string("old"); },
                             .token_again = [&](const std::string&) { return in_file; }});
@@ -116,7 +116,7 @@ TEST_F(AnswersTest, ARefusedTokenIsReadAgainAndTriedOnce) {
   EXPECT_TRUE(with.watch(ctx_, kMaps, {.resource_version = "1"}).ok());
 }
 
-TEST_F(AnswersTest, WhatTheServerAsksToBeSentLaterIs) {
+TEST_F(AnswersTest, RequestIsRetriedAfterRetryAfterUpToALimit) {
   const auto patient = client({.waits_max = 3});
   const auto later = [](int status, const char* after) {
     return Scripted{
@@ -165,7 +165,7 @@ TEST_F(AnswersTest, WhatTheServerAsksToBeSentLaterIs) {
   EXPECT_FALSE(list(client()).ok()) << "only who is asked to wait does";
 }
 
-TEST_F(AnswersTest, WhatIsNoListIsNotTakenForAnEmptyOne) {
+TEST_F(AnswersTest, InvalidListIsNotTakenForAnEmptyList) {
   const auto plain = client();
   for (const char* body :
        {"{}", "[]", "null", "<html>", "", R"({"kind": "Status", "status": "Success"})",
@@ -180,7 +180,7 @@ TEST_F(AnswersTest, WhatIsNoListIsNotTakenForAnEmptyOne) {
   EXPECT_EQ(list(plain).value().items.size(), 0u);
 }
 
-TEST_F(AnswersTest, PagesThatAgeOnTheWayAreReadAgainInOnePiece) {
+TEST_F(AnswersTest, ExpiredPagesAreListedAgainWithoutPaging) {
   const char* page =
       R"({"metadata": {"resourceVersion": "5", "continue": "t"}, "items": [{"metadata": {"name": "old"}}]})";
   const char* gone =
@@ -195,7 +195,7 @@ TEST_F(AnswersTest, PagesThatAgeOnTheWayAreReadAgainInOnePiece) {
   EXPECT_EQ(list(client()).error().code(), Code::kGone);
 }
 
-TEST_F(AnswersTest, MetricsHaveTheNamesAndLabelsOfClientGo) {
+TEST_F(AnswersTest, MetricsUseTheNamesAndLabelsOfClientGo) {
   script({{429, "{}", {{"Retry-After", "0"}}}, {200, list_of(1)}});
   EXPECT_TRUE(list(client({.waits_max = 1})).ok());
   const std::string text = registry_.text();

@@ -30,7 +30,7 @@ class ClientTest : public ::testing::Test {
   Context ctx_ = Context().with_timeout(seconds(60));
 };
 
-TEST_F(ClientTest, ObjectsAreCreatedReadChangedAndRemoved) {
+TEST_F(ClientTest, ObjectsAreCreatedReadUpdatedPatchedAndDeleted) {
   const ObjectKey key{"default", "a"};
   const Json created = client_.create(ctx_, kMaps, config_map("a", "1")).value();
   EXPECT_EQ(created["kind"].as_string(), "ConfigMap");
@@ -73,7 +73,7 @@ TEST_F(ClientTest, ObjectsAreCreatedReadChangedAndRemoved) {
   EXPECT_EQ(client_.remove(ctx_, kMaps, key).error().code(), Code::kNotFound);
 }
 
-TEST_F(ClientTest, StatusIsWrittenByItself) {
+TEST_F(ClientTest, UpdateStatusWritesTheStatus) {
   const Json node =
       parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})").value();
   Json live = client_.create(ctx_, kNodes, node).value();
@@ -83,7 +83,7 @@ TEST_F(ClientTest, StatusIsWrittenByItself) {
   EXPECT_EQ(written["status"]["conditions"].as_array().at(0)["status"].as_string(), "True");
 }
 
-TEST_F(ClientTest, ListsInPagesAndBySelectors) {
+TEST_F(ClientTest, ListUsesPagesAndSelectors) {
   for (int i = 0; i < 7; ++i) {
     ASSERT_TRUE(
         client_
@@ -113,7 +113,7 @@ TEST_F(ClientTest, ListsInPagesAndBySelectors) {
             "unable to parse requirement: found '', expected: ',', ')' or identifier");
 }
 
-TEST_F(ClientTest, WatchesFromAVersionAndEndsWhenStopped) {
+TEST_F(ClientTest, WatchStartsAtAVersionAndEndsWhenStopped) {
   const List before = client_.list_all(ctx_, kMaps, {.ns = "default"}).value();
   std::stop_source stop;
   auto watch = client_.watch(
@@ -140,7 +140,7 @@ TEST_F(ClientTest, WatchesFromAVersionAndEndsWhenStopped) {
   EXPECT_EQ((*watch)->next().error().code(), Code::kCancelled);
 }
 
-TEST_F(ClientTest, RawRequestsAndUnknownPaths) {
+TEST_F(ClientTest, RawRequestsSucceedAndUnknownPathsReturnNotFound) {
   EXPECT_TRUE(client_.text(ctx_, "/version").ok());
   EXPECT_EQ(client_.json(ctx_, "GET", "/api/v1").value()["kind"].as_string(), "APIResourceList");
   EXPECT_EQ(client_.text(ctx_, "/nonsense").error().code(), Code::kNotFound);
@@ -148,7 +148,7 @@ TEST_F(ClientTest, RawRequestsAndUnknownPaths) {
 }
 
 /// Requests as the server gets them, and unusual answers.
-TEST(Client, SendsItsNameAndCredentialsAndReadsOddAnswers) {
+TEST(Client, ClientSendsItsNameAndTokenAndHandlesUnusualAnswers) {
   net::Headers seen;
   std::string target;
   net::Response answer;
@@ -193,7 +193,7 @@ TEST(Client, SendsItsNameAndCredentialsAndReadsOddAnswers) {
   EXPECT_EQ(target, "/api/v1/configmaps?continue=c%3D");
 }
 
-TEST(Client, AWatchReportsGoneBrokenLinesAndTheEnd) {
+TEST(Client, WatchReports410BrokenLinesAndTheEnd) {
   std::string body;
   int status = 200;
   const auto http = net::loopback(net::inline_handler([&](const net::Request&) {

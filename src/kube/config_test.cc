@@ -65,7 +65,7 @@ contexts:
   context: {cluster: nowhere, user: u1}
 )";
 
-TEST_F(ConfigTest, ContextsNameServerAndCredentials) {
+TEST_F(ConfigTest, ContextSelectsServerAndCredentials) {
   write("ca.pem", "CA-FILE");
   const fs::path path = write("config", kFile);
   const Config one = load_kubeconfig(path).value();
@@ -84,7 +84,7 @@ TEST_F(ConfigTest, ContextsNameServerAndCredentials) {
   EXPECT_EQ(two.tls.server_name, "x");
 }
 
-TEST_F(ConfigTest, AUserWeCannotActAsIsNotReplacedByAnother) {
+TEST_F(ConfigTest, UnsupportedUserMembersAreRefused) {
   const auto parsed = [&](const std::string& user) {
     return parse_kubeconfig(
         "{current-context: c, clusters: [{name: k, cluster: {server: 'https://h'}}], users: "
@@ -107,7 +107,7 @@ TEST_F(ConfigTest, AUserWeCannotActAsIsNotReplacedByAnother) {
   }
 }
 
-TEST_F(ConfigTest, ErrorsSayWhatIsWrong) {
+TEST_F(ConfigTest, ErrorsNameTheProblem) {
   const fs::path path = write("config", kFile);
   EXPECT_NE(load_kubeconfig(path).error().message().find("certificate-authority: cannot read"),
             std::string::npos);
@@ -126,7 +126,7 @@ TEST_F(ConfigTest, ErrorsSayWhatIsWrong) {
             "current-context: is not set; name a context");
 }
 
-TEST_F(ConfigTest, AServerIsAWebAddress) {
+TEST_F(ConfigTest, ServerMustBeAnHttpUrl) {
   const auto read = [&](const std::string& server) {
     return parse_kubeconfig("current-context: a\nclusters: [{name: c, cluster: {server: \"" +
                                 server + "\"}}]\ncontexts: [{name: a, context: {cluster: c}}]\n",
@@ -149,7 +149,7 @@ TEST_F(ConfigTest, AServerIsAWebAddress) {
     EXPECT_EQ(read(server).error().code(), Code::kInvalid) << server;
 }
 
-TEST_F(ConfigTest, WhatIsWrittenReadsTheSame) {
+TEST_F(ConfigTest, WrittenConfigReadsBackTheSame) {
   Config config;
   config.server = "https://127.0.0.1:6443";
   config.token = "yes";  // must stay a string
@@ -163,7 +163,7 @@ TEST_F(ConfigTest, WhatIsWrittenReadsTheSame) {
   EXPECT_TRUE(again.tls.verify);
 }
 
-TEST_F(ConfigTest, TheFirstPlaceThatHasAFileWins) {
+TEST_F(ConfigTest, FirstLocationWithAFileWins) {
   write("ca.pem", "CA");
   const fs::path flag = write("flag", kFile);
   std::string other = kFile;
@@ -179,7 +179,7 @@ TEST_F(ConfigTest, TheFirstPlaceThatHasAFileWins) {
   EXPECT_EQ(find_config(flag, "").value().server, "https://h:6443");
 }
 
-TEST_F(ConfigTest, FilesOfAListAreMergedAsKubectlDoes) {
+TEST_F(ConfigTest, KubeconfigListsAreMergedAsInKubectl) {
   fs::create_directories(dir_ / "a");
   fs::create_directories(dir_ / "b");
   const auto place = [&](const char* name, const char* text) { return write(name, text).string(); };
@@ -234,7 +234,7 @@ clusters:
 }
 
 // A typing error must not send requests to another server.
-TEST_F(ConfigTest, ANamedFileThatDoesNotExistIsAnError) {
+TEST_F(ConfigTest, NamedFileThatDoesNotExistIsAnError) {
   write("ca.pem", "CA");
   const fs::path fallback = write("fallback", kFile);
   EXPECT_EQ(find_config(dir_ / "missing", fallback).error().code(), Code::kNotFound);
@@ -251,7 +251,7 @@ TEST_F(ConfigTest, ANamedFileThatDoesNotExistIsAnError) {
   EXPECT_EQ(find_config("", fallback).value().server, "https://h:6443");
 }
 
-TEST_F(ConfigTest, APodUsesItsServiceAccount) {
+TEST_F(ConfigTest, PodUsesItsServiceAccount) {
   EXPECT_EQ(in_cluster(dir_).error().code(), Code::kNotFound);
   ::setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
   ::setenv("KUBERNETES_SERVICE_PORT", "443", 1);
@@ -273,7 +273,7 @@ TEST_F(ConfigTest, APodUsesItsServiceAccount) {
   EXPECT_TRUE(net::proxy_for(behind.proxies, "https", "fe00::1", 443));
 }
 
-TEST_F(ConfigTest, AProxyComesFromTheFileElseFromTheEnvironment) {
+TEST_F(ConfigTest, ProxyOfTheFileOverridesTheEnvironment) {
   write("ca.pem", "CA");
   const fs::path plain = write("plain", kFile);
   std::string text = kFile;
@@ -313,7 +313,7 @@ TEST_F(ConfigTest, RequestsGoThroughTheProxy) {
 }
 
 /// Tokens as the server gets them. Its answers accept or refuse them.
-TEST_F(ConfigTest, ATokenFileThatWasReplacedIsReadAgainWhenTheOldTokenIsRefused) {
+TEST_F(ConfigTest, RefusedTokenIsReadAgainFromItsFile) {
   const fs::path file = write("token", "one\n");
   std::string valid = "one";
   std::vector<std::string> seen;

@@ -19,7 +19,7 @@ spec:
   - {name: v1alpha1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object}}}
 )";
 
-TEST(Discovery, FindsWhatAPersonTypes) {
+TEST(Discovery, KindsAreFoundByNameShortNameAndGroup) {
   apiserver::InMemoryApiServer api;
   api.install_crds(kCrd);
   Client client(api.transport(), {});

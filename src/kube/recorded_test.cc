@@ -76,7 +76,7 @@ std::string understood(const std::string& name, const std::string& bytes) {
   return out.str();
 }
 
-TEST(Recorded, AnswersOfARealServerAreUnderstood) {
+TEST(Recorded, RecordedAnswersOfARealServerParseAsExpected) {
   const fs::path directory = fs::path(VARDA_TESTDATA) / "recorded";
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(directory)) {

@@ -16,7 +16,7 @@ Json object() {
 }
 
 // All values that a path finds, as a JSON array.
-TEST(JsonPath, FindsWhatKubectlFinds) {
+TEST(JsonPath, PathsFindTheSameValuesAsKubectl) {
   constexpr std::pair<std::string_view, std::string_view> kCases[] = {
       {".kind", R"(["K"])"},
       {"$.kind", R"(["K"])"},
@@ -63,7 +63,7 @@ TEST(JsonPath, OtherSyntaxIsInvalid) {
     EXPECT_EQ(JsonPath::parse(wrong).error().code(), Code::kInvalid) << wrong;
 }
 
-TEST(JsonPath, ADollarLeadsFromAPartToTheDocument) {
+TEST(JsonPath, DollarRefersToTheDocumentAndAtToThePart) {
   const Json document = object();
   const Json& part = document["spec"];
   EXPECT_EQ(*JsonPath::parse("$.kind")->find(part, document).front(), Json("K"));

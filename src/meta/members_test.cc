@@ -8,7 +8,7 @@ namespace varda::meta {
 namespace {
 
 // Few members are searched linearly, many are indexed; both equal Json's own functions.
-TEST(MemberEditor, DoesWhatJsonDoesHoweverManyMembersThereAre) {
+TEST(MemberEditor, EditorEqualsJsonFunctionsForAnyMemberCount) {
   const auto rng = seeded_rng(7);
   for (const std::size_t names : {3u, 16u, 17u, 200u}) {
     Json plain = Json::object();
@@ -44,7 +44,7 @@ TEST(MemberEditor, DoesWhatJsonDoesHoweverManyMembersThereAre) {
   }
 }
 
-TEST(MemberIndex, FindsWhatIsThere) {
+TEST(MemberIndex, FindReturnsOnlyExistingMembers) {
   for (const int names : {0, 1, 16, 17, 500}) {
     Json object = Json::object();
     for (int i = 0; i < names; ++i) object.set("n" + std::to_string(i), i);

@@ -7,7 +7,7 @@
 namespace varda::meta {
 namespace node_address_test {
 
-TEST(NodeAddress, ScopesOfAddresses) {
+TEST(NodeAddress, EachAddressHasTheExpectedScope) {
   const auto ordinary = AddressScope::kOrdinary, loopback = AddressScope::kLoopback,
              nowhere = AddressScope::kNowhere;
   const struct {
@@ -48,7 +48,7 @@ TEST(NodeAddress, ScopesOfAddresses) {
   EXPECT_EQ(address_scope(std::string_view("10.0.0.7\0x", 10)), std::nullopt);
 }
 
-TEST(NodeAddress, ProblemsOfReports) {
+TEST(NodeAddress, ReportedAddressesAreCheckedPerReporter) {
   const struct {
     const char *kind, *status;
     std::string here, elsewhere;  // fields with a problem, per reporter

@@ -7,7 +7,7 @@ namespace {
 
 using codec::parse_json;
 
-TEST(Resource, PathsOfCoreAndGroupResources) {
+TEST(Resource, PathsContainGroupNamespaceAndName) {
   const Resource pods{"", "v1", "Pod", "pods", true};
   const Resource deployments{"apps", "v1", "Deployment", "deployments", true};
   const Resource nodes{"", "v1", "Node", "nodes", false};
@@ -20,7 +20,7 @@ TEST(Resource, PathsOfCoreAndGroupResources) {
   EXPECT_EQ(pods.group_resource(), "pods");
 }
 
-TEST(ObjectMeta, EveryMemberSurvivesReadingAndWriting) {
+TEST(ObjectMeta, EveryMemberSurvivesARoundTrip) {
   const Json json = parse_json(R"({
     "name": "a", "generateName": "a-", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 3,
     "creationTimestamp": "2024-05-01T10:00:00Z", "deletionTimestamp": "2024-05-02T10:00:00Z", "deletionGracePeriodSeconds": 30,
@@ -45,7 +45,7 @@ TEST(ObjectMeta, NullMembersReadAsAbsentAndAreNotWritten) {
   EXPECT_EQ(ObjectMeta::from_json(nullptr).value().to_json(), Json::object());
 }
 
-TEST(ObjectMeta, WrongTypesNameTheField) {
+TEST(ObjectMeta, ErrorNamesTheFieldOfAWrongType) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"name": 1})", "metadata.name: must be a string"},
       {R"({"labels": {"x": 1}})", "metadata.labels.x: must be a string"},
@@ -63,7 +63,7 @@ TEST(ObjectMeta, WrongTypesNameTheField) {
   }
 }
 
-TEST(Condition, TransitionTimeMovesOnlyWithTheStatus) {
+TEST(Condition, TransitionTimeChangesOnlyWithTheStatus) {
   std::vector<Condition> conditions;
   set_condition(conditions, {.type = "Ready", .status = "False", .reason = "A"}, "t1");
   set_condition(conditions, {.type = "Ready", .status = "False", .reason = "B", .message = "m"},
@@ -79,7 +79,7 @@ TEST(Condition, TransitionTimeMovesOnlyWithTheStatus) {
   EXPECT_EQ(find_condition(conditions, "None"), nullptr);
 }
 
-TEST(Condition, SurvivesReadingAndWriting) {
+TEST(Condition, ConditionSurvivesARoundTrip) {
   Condition condition{
       .type = "Ready", .status = "True", .reason = "R", .message = "m", .observed_generation = 4};
   condition.last_transition_time = "2024-05-01T10:00:00Z";
@@ -108,7 +108,7 @@ TEST(Time, FormatsAndParsesRfc3339) {
   }
 }
 
-TEST(Time, AgesReadAsKubectlPrintsThem) {
+TEST(Time, AgesAreFormattedAsInKubectl) {
   using std::chrono::hours, std::chrono::minutes, std::chrono::seconds;
   const std::pair<seconds, const char*> cases[] = {
       {seconds(-5), "<invalid>"},
@@ -133,7 +133,7 @@ TEST(Time, AgesReadAsKubectlPrintsThem) {
   for (const auto& [age, text] : cases) EXPECT_EQ(format_age(age), text);
 }
 
-TEST(Names, FollowTheRulesAndSayThemAsKubernetesDoes) {
+TEST(Names, InvalidNamesAreRefusedWithKubernetesMessages) {
   EXPECT_EQ(check_dns_subdomain("a.b-1.c"), "");
   EXPECT_EQ(check_dns_subdomain(std::string(253, 'a')), "");
   EXPECT_EQ(check_dns_subdomain(std::string(254, 'a')), "must be no more than 253 characters");
@@ -168,7 +168,7 @@ TEST(Names, FollowTheRulesAndSayThemAsKubernetesDoes) {
                   .starts_with("a valid label must be an empty string or consist of"));
 }
 
-TEST(Describe, NamesWhatItCan) {
+TEST(Describe, DescribeNamesKindNamespaceAndName) {
   EXPECT_EQ(
       describe(
           parse_json(R"({"kind": "Pod", "metadata": {"namespace": "d", "name": "w"}})").value()),

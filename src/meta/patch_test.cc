@@ -18,7 +18,7 @@ Json cases(const std::string& name) {
   return std::move(*json);
 }
 
-TEST(JsonPatch, CasesOfTheFile) {
+TEST(JsonPatch, ResultsMatchTheGoldenCases) {
   const Json all = cases("json_patch.yaml");
   for (const Json& c : all.as_array()) {
     const std::string& name = c["name"].as_string();
@@ -35,7 +35,7 @@ TEST(JsonPatch, CasesOfTheFile) {
   }
 }
 
-TEST(JsonPatch, WorkIsBounded) {
+TEST(JsonPatch, NumberOfOperationsIsBounded) {
   Json patch = Json::array();
   for (int i = 0; i < 4; ++i)
     patch.push_back(codec::parse_json(R"({"op": "add", "path": "/a", "value": 1})").value());
@@ -43,7 +43,7 @@ TEST(JsonPatch, WorkIsBounded) {
   EXPECT_EQ(apply_json_patch(Json::object(), patch, 3).error().code(), Code::kExhausted);
 }
 
-TEST(JsonPatch, WorkOnLargeObjectsIsBoundedToo) {
+TEST(JsonPatch, WorkOnLargeObjectsIsBounded) {
   Json document = Json::object({{"a", Json::object()}, {"b", Json::object()}});
   for (int i = 0; i < 500; ++i)
     document["a"].object_members().emplace_back("k" + std::to_string(i), "");
@@ -92,7 +92,7 @@ TEST(JsonPatch, NestingIsBounded) {
   EXPECT_TRUE(apply_json_patch(deep, patch).error().message().ends_with("nested too deeply"));
 }
 
-TEST(MergePatch, CasesOfTheFile) {
+TEST(MergePatch, ResultsMatchTheGoldenCases) {
   const Json all = cases("merge_patch.yaml");
   for (const Json& c : all.as_array()) {
     const std::string& name = c["name"].as_string();
@@ -105,7 +105,7 @@ TEST(MergePatch, CasesOfTheFile) {
   }
 }
 
-TEST(ThreeWayMerge, CasesOfTheFile) {
+TEST(ThreeWayMerge, ResultsMatchTheGoldenCases) {
   const Json all = cases("three_way.yaml");
   for (const Json& c : all.as_array()) {
     const std::string& name = c["name"].as_string();
@@ -117,7 +117,7 @@ TEST(ThreeWayMerge, CasesOfTheFile) {
   }
 }
 
-TEST(ThreeWayMerge, ListsOfOtherKindsMergeByTheKeysGiven) {
+TEST(ThreeWayMerge, CustomListKeysMergeLists) {
   const ListKeys keys = [](std::string_view path) -> std::optional<std::vector<std::string>> {
     if (path == "spec.models") return std::vector<std::string>{"key"};
     if (path == "spec.models.versions") return std::vector<std::string>{"version"};

@@ -7,7 +7,7 @@ namespace varda::meta {
 namespace quantity_test {
 
 // Left: the text that people write. Right: the text that kube-apiserver returns.
-TEST(Quantity, HasOneCanonicalForm) {
+TEST(Quantity, QuantitiesHaveTheCanonicalFormOfKubernetes) {
   constexpr std::pair<std::string_view, std::string_view> kCases[] = {
       {"0", "0"},
       {"0m", "0"},
@@ -87,7 +87,7 @@ TEST(Quantity, HasOneCanonicalForm) {
   }
 }
 
-TEST(Quantity, OtherTextsAreInvalid) {
+TEST(Quantity, InvalidQuantitiesAreRefused) {
   for (const char* wrong :
        {"", ".", "+", "x", "abc", "m", "1.2.3", "1 Gi", "1x", "1ki", "1e", "1e+", "1e+-3", "1Ee3",
         "--1", "nan", "inf", "99999999999999999999999999999999999999999",
@@ -95,7 +95,7 @@ TEST(Quantity, OtherTextsAreInvalid) {
     EXPECT_EQ(canonical_quantity(wrong).error().code(), Code::kInvalid) << wrong;
 }
 
-TEST(Quantity, ComparesExactly) {
+TEST(Quantity, QuantitiesAreComparedExactly) {
   const std::pair<const char*, const char*> above[] = {
       {"2", "1"},     {"1001m", "1"},      {"1Gi", "1G"}, {"1n", "0"}, {"1e3", "999"},
       {"2", "1.5e0"}, {"100m", "99.9e-3"}, {"1", "-1"},   {"-1", "-2"}};
@@ -112,7 +112,7 @@ TEST(Quantity, ComparesExactly) {
     EXPECT_FALSE(exceeds(a, b)) << a << " " << b;
 }
 
-TEST(Quantity, IsReadInThousandthsAndRoundedUp) {
+TEST(Quantity, QuantitiesAreReadInThousandthsAndRoundedUp) {
   const std::pair<const char*, std::int64_t> cases[] = {
       {"0", 0},           {"1", 1000},        {"250m", 250},
       {"0.1", 100},       {"1.5", 1500},      {".5", 500},
@@ -127,7 +127,7 @@ TEST(Quantity, IsReadInThousandthsAndRoundedUp) {
     EXPECT_FALSE(quantity_millis(text)) << text;
 }
 
-TEST(Quantity, IsReadAsANumber) {
+TEST(Quantity, QuantitiesAreReadAsDoubles) {
   EXPECT_EQ(quantity_value("100Mi"), 100.0 * 1024 * 1024);
   EXPECT_EQ(quantity_value("2G"), 2e9);
   EXPECT_EQ(quantity_value("-1.5"), -1.5);

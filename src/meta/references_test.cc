@@ -7,7 +7,7 @@ namespace {
 
 using codec::parse_json;
 
-TEST(References, APodUsesWhatAnyPartOfItsSpecNames) {
+TEST(References, PodUsesSecretsAndConfigMapsNamedInItsSpec) {
   struct Case {
     const char* spec;
     const char* resource;
@@ -40,14 +40,14 @@ TEST(References, APodUsesWhatAnyPartOfItsSpecNames) {
   }
 }
 
-TEST(References, APodWithoutASpecOrWithOneOfOtherTypesUsesNothing) {
+TEST(References, PodWithAnInvalidSpecUsesNothing) {
   for (const char* pod :
        {"{}", R"({"spec":7})",
         R"({"spec":{"volumes":{"secret":{"secretName":"a"}},"containers":["a"]}})"})
     EXPECT_FALSE(pod_uses(parse_json(pod).value(), "secrets", "a")) << pod;
 }
 
-TEST(References, AnEdgeNodeUsesTheCredentialsOfItsVersionsByNamespaceAndName) {
+TEST(References, EdgeNodeUsesOnlyCredentialsNamedInItsSpec) {
   const auto node =
       parse_json(R"({"spec":{"models":[{"versions":[{},{"credentials":"team-a/files"}]}]},
     "status":{"models":[{"versions":[{"credentials":"team-a/told"}]}]}})")

@@ -15,7 +15,7 @@ const Labels kLabels[] = {
     {},
 };
 
-TEST(LabelSelector, GrammarSelectsWhatItSays) {
+TEST(LabelSelector, SelectorsMatchTheExpectedLabels) {
   // The string has one digit for each matching entry of kLabels.
   const std::pair<const char*, const char*> cases[] = {
       {"", "0123"},
@@ -67,7 +67,7 @@ TEST(LabelSelector, GrammarSelectsWhatItSays) {
   }
 }
 
-TEST(LabelSelector, ErrorsReadAsThoseOfKubernetes) {
+TEST(LabelSelector, ErrorsEqualThoseOfKubernetes) {
   const std::pair<const char*, const char*> cases[] = {
       {"a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"},
       {"!!x", "unable to parse requirement: found '!', expected: identifier"},
@@ -97,7 +97,7 @@ TEST(LabelSelector, ErrorsReadAsThoseOfKubernetes) {
       "unable to parse requirement: <nil>: Invalid value: \"a@\": name part must consist of"));
 }
 
-TEST(LabelSelector, ObjectsAndTermsReadTheSame) {
+TEST(LabelSelector, ObjectSelectorsEqualTextSelectors) {
   const auto selector =
       LabelSelector::from_json(parse_json(R"({"matchLabels": {"app": "web"}, "matchExpressions": [
       {"key": "tier", "operator": "In", "values": ["a", "b"]}, {"key": "old", "operator": "DoesNotExist"},
@@ -146,7 +146,7 @@ TEST(FieldSelector, TermsMatchAndPrint) {
   EXPECT_TRUE(FieldSelector::parse("")->empty());
 }
 
-TEST(FieldSelector, ErrorsReadAsThoseOfKubernetes) {
+TEST(FieldSelector, ErrorsEqualThoseOfKubernetes) {
   EXPECT_EQ(FieldSelector::parse("abc").error().message(),
             "invalid selector: 'abc'; can't understand 'abc'");
   EXPECT_EQ(FieldSelector::parse("x=1,abc").error().message(),

@@ -7,7 +7,7 @@ namespace {
 
 using codec::parse_json;
 
-TEST(ApiStatus, SurvivesWritingAndReading) {
+TEST(ApiStatus, StatusSurvivesARoundTrip) {
   ApiStatus status;
   status.code = 422;
   status.reason = "Invalid";
@@ -29,7 +29,7 @@ TEST(ApiStatus, SurvivesWritingAndReading) {
   EXPECT_EQ(ApiStatus::from_json(json).to_json(), json);
 }
 
-TEST(ApiStatus, TokenOfAnExpiredListIsKept) {
+TEST(ApiStatus, ContinueTokenOfAnExpiredListIsKept) {
   ApiStatus status;
   status.code = 410;
   status.list_token = "next";
@@ -37,7 +37,7 @@ TEST(ApiStatus, TokenOfAnExpiredListIsKept) {
   EXPECT_EQ(ApiStatus::from_json(status.to_json()).list_token, "next");
 }
 
-TEST(ApiStatus, WithoutDetailsTheMemberIsAbsent) {
+TEST(ApiStatus, DetailsAreOmittedIfAbsent) {
   ApiStatus status;
   status.code = 400;
   status.reason = "BadRequest";
@@ -47,7 +47,7 @@ TEST(ApiStatus, WithoutDetailsTheMemberIsAbsent) {
   EXPECT_FALSE(ApiStatus::from_json(status.to_json()).details);
 }
 
-TEST(ApiStatus, ReasonDecidesBeforeTheNumber) {
+TEST(ApiStatus, ReasonTakesPrecedenceOverTheStatusCode) {
   struct Case {
     int code;
     const char* reason;
@@ -99,7 +99,7 @@ TEST(ApiStatus, ErrorNamesTheObjectOnce) {
   EXPECT_EQ(status.to_error().message(), "pods \"web\": NotFound");
 }
 
-TEST(ApiStatus, EveryCodeMapsToAnAnswerAndBackToSomethingAClientCanUse) {
+TEST(ApiStatus, ErrorCodesSurviveARoundTripThroughTheStatus) {
   for (int i = 0; i <= static_cast<int>(Code::kInternal); ++i) {
     const Error error(static_cast<Code>(i), "m");
     const ApiStatus status = ApiStatus::from_error(error);

@@ -28,7 +28,7 @@ Seen ask(const BrowserGuard& guard, const Headers& headers, const std::string& m
   return seen;
 }
 
-TEST(BrowserGuard, OnLoopbackOnlyLocalNamesAndAddressesAreTheServer) {
+TEST(BrowserGuard, ForeignHostNamesAreRefusedOnLoopbackOnly) {
   for (const char* host : {"localhost", "localhost:8080", "LOCALHOST:1", "127.0.0.1:8080",
                            "127.136.103.29:8080", "[::1]:8080", "10.0.0.1", ""}) {
     for (const char* listen : {kLoopback, "127.3.4.5:8080", "localhost:0", "[::1]:0",
@@ -63,7 +63,7 @@ TEST(BrowserGuard, PagesOfOtherOriginsAreRefused) {
     EXPECT_EQ(ask(guard, {{"Host", "h"}, {"Sec-Fetch-Site", site}}).status, 200) << site;
 }
 
-TEST(BrowserGuard, AListedOriginGetsTheHeadersOfCors) {
+TEST(BrowserGuard, ListedOriginGetsCorsHeaders) {
   const BrowserGuard guard{.listen = kLoopback, .cors_origins = {"https://app.example"}};
   const Headers page{{"Host", "localhost:8080"},
                      {"Origin", "https://app.example"},
@@ -80,7 +80,7 @@ TEST(BrowserGuard, AListedOriginGetsTheHeadersOfCors) {
   EXPECT_EQ(ask(everyone, {{"Host", "any.example"}, {"Origin", "null"}}), (Seen{200, "null"}));
 }
 
-TEST(BrowserGuard, ARequestOfAListedOriginThatIsGivenUpIsNoticed) {
+TEST(BrowserGuard, GuardForwardsTheDisconnectCallback) {
   std::function<void()> gone;
   bool noticed = false;
   const Handler handler = guard_from_browsers({.listen = kLoopback, .cors_origins = {"*"}},

@@ -31,7 +31,7 @@ CertificateRequest for_node(const std::string& name) {
   return {.common_name = name, .organizations = {"system:nodes"}, .hosts = {}, .valid = 24h};
 }
 
-TEST(Certificates, RequestOfAKeyBecomesACertificateOfThatKey) {
+TEST(Certificates, SignedRequestGivesACertificateOfItsKey) {
   const std::string key = *make_key();
   const auto signed_pem = sign_csr(ca(), *make_csr(key, "line7"), for_node("line7"));
   ASSERT_TRUE(signed_pem.ok()) << signed_pem.error();
@@ -60,7 +60,7 @@ TEST(Certificates, HostsMayBeWrittenAsInUrls) {
   EXPECT_EQ(X509_check_host(made.get(), "edge", 0, 0, nullptr), 1);
 }
 
-TEST(Certificates, ValidityIsCountedFromTheTimeGiven) {
+TEST(Certificates, ValidityStartsAtTheGivenTime) {
   auto request = for_node("line7");
   const WallTime issued =
       std::chrono::system_clock::from_time_t(4'000'000'000);  // 2096: beyond the range of UTCTime
@@ -74,7 +74,7 @@ TEST(Certificates, ValidityIsCountedFromTheTimeGiven) {
             std::chrono::system_clock::from_time_t(3300));
 }
 
-TEST(Certificates, DatesMayBeGivenAndReachFromTheFirstMomentOfClocksToTheirLastYears) {
+TEST(Certificates, ValidityDatesMayReachFromTheEpochTo2099) {
   const Validity wanted{.not_before = kClocksBegin,
                         .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)};
   const KeyPair own = *make_ca("own", wanted);
@@ -88,7 +88,7 @@ TEST(Certificates, DatesMayBeGivenAndReachFromTheFirstMomentOfClocksToTheirLastY
   }
 }
 
-TEST(Certificates, ARenewedAuthorityHasOtherDatesAndTheSameKeyAndName) {
+TEST(Certificates, RenewedAuthorityKeepsItsKeyAndName) {
   const Validity wanted{.not_before = kClocksBegin,
                         .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)};
   const auto renewed = renew_ca(ca(), wanted);
@@ -107,7 +107,7 @@ TEST(Certificates, ARenewedAuthorityHasOtherDatesAndTheSameKeyAndName) {
             Code::kInvalid);
 }
 
-TEST(Certificates, AnAuthorityOfOursIsValidUnderEveryClockOfItsFirstStart) {
+TEST(Certificates, AuthorityIsValidForAnyClockAtItsFirstStart) {
   const auto at = [](int year) {
     return WallTime(std::chrono::sys_days(std::chrono::year(year) / 6 / 1));
   };
@@ -120,14 +120,14 @@ TEST(Certificates, AnAuthorityOfOursIsValidUnderEveryClockOfItsFirstStart) {
   EXPECT_GE(authority_validity(at(2090)).not_after, at(2110));
 }
 
-TEST(Certificates, ServersOfClocksThatFellBackAreValidOnTheDayOfTheProgram) {
+TEST(Certificates, ValidityNeverStartsBeforeTheBuildDate) {
   const WallTime written = std::chrono::sys_days(std::chrono::year(2026) / 1 / 1);
   EXPECT_EQ(validity_for(24h, WallTime()).not_after, written + 24h);
   EXPECT_EQ(validity_for(24h, written + 48h).not_after, written + 72h);
   EXPECT_EQ(validity_for(24h, WallTime::max()).not_after, WallTime::max());
 }
 
-TEST(Certificates, ACertificateMustBeRenewedBeforeItsEndAndWhereItHasNotBegun) {
+TEST(Certificates, CertificateIsRenewedNearItsEndAndBeforeItsStart) {
   CertificateFacts facts;
   facts.not_before = WallTime(100h);
   facts.not_after = WallTime(200h);
@@ -139,7 +139,7 @@ TEST(Certificates, ACertificateMustBeRenewedBeforeItsEndAndWhereItHasNotBegun) {
 }
 
 // The year 9999 means "no end" (RFC 5280, 4.1.2.5); the clock ends in 2262.
-TEST(Certificates, ValidityBeyondTheClockEndsWithIt) {
+TEST(Certificates, ValidityBeyondTheClockRangeIsClamped) {
   auto request = for_node("line7");
   request.valid = 24h * 365 * 7900;
   const auto facts = certificate_facts(make_certificate(ca(), request)->certificate_pem);
@@ -148,7 +148,7 @@ TEST(Certificates, ValidityBeyondTheClockEndsWithIt) {
   EXPECT_GT(facts->not_after - facts->not_before, 24h * 365 * 200);
 }
 
-TEST(Certificates, WhatARequestAsksForBesidesItsKeyIsIgnored) {
+TEST(Certificates, RequestedNamesAndExtensionsAreIgnored) {
   // The request asks for the administrators' group, for CA rights, and for the gateway's name.
   const auto signed_pem = sign_csr(ca(), csr_file("asks-for-everything"), for_node("line7"));
   ASSERT_TRUE(signed_pem.ok()) << signed_pem.error();
@@ -163,7 +163,7 @@ TEST(Certificates, WhatARequestAsksForBesidesItsKeyIsIgnored) {
   EXPECT_NEAR(static_cast<double>(signed_pem->size()), static_cast<double>(modest->size()), 24.0);
 }
 
-TEST(Certificates, OnlySoundRequestsAreSigned) {
+TEST(Certificates, InvalidRequestsAreNotSigned) {
   const struct {
     const char* file;
     const char* refused_because;  // "": it is signed
@@ -209,7 +209,7 @@ TEST(Certificates, OversizedRequestIsRefusedUnread) {
       << result.error();
 }
 
-TEST(Certificates, GarbageIsNamedForWhatItShouldBe) {
+TEST(Certificates, GarbageIsRefused) {
   for (const std::string text :
        {"", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}) {
     EXPECT_EQ(certificate_facts(text).error().code(), Code::kInvalid);

@@ -24,7 +24,7 @@ Result<HttpClient::Answer> fetch(const CannedServer& server, std::string method 
                                 .url = "http://127.0.0.1:" + std::to_string(server.port()) + "/"});
 }
 
-TEST(Client, ResponsesOfOtherServers) {
+TEST(Client, RawResponsesGiveTheExpectedResult) {
   struct Case {
     const char* name;
     const char* wire;
@@ -101,7 +101,7 @@ TEST(Client, ReusesConnections) {
 
 // The server closes each connection after its keep-alive answer. The close may come before or
 // during the next request. Repeatable requests are retried.
-TEST(Client, PooledConnectionsThatTheServerClosedAreReplaced) {
+TEST(Client, ClosedPooledConnectionsAreReplaced) {
   const CannedServer server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
   auto client = make_client({});
   for (int i = 0; i < 50; ++i) {
@@ -112,7 +112,7 @@ TEST(Client, PooledConnectionsThatTheServerClosedAreReplaced) {
   }
 }
 
-TEST(Client, FollowsRedirectsOnlyWhenAsked) {
+TEST(Client, RedirectsAreFollowedOnlyIfEnabled) {
   Counting counting;
   EXPECT_EQ(make_client({})->call(Context(), {.url = counting.url("/a/from?x=1")})->status, 307);
   auto client = make_client({.redirects_max = 3});
@@ -125,7 +125,7 @@ TEST(Client, FollowsRedirectsOnlyWhenAsked) {
   EXPECT_NE(loop.error().message().find("redirects"), std::string::npos);
 }
 
-TEST(Client, CredentialsStayWithTheirOrigin) {
+TEST(Client, AuthorizationIsNotSentToAnotherOrigin) {
   Counting target;
   auto source = *Server::create({}, inline_handler([&](const Request&) {
                                   Response response;
@@ -144,7 +144,7 @@ TEST(Client, CredentialsStayWithTheirOrigin) {
       "with");
 }
 
-TEST(Client, SignaturesOfAnotherOriginAreNotSentOn) {
+TEST(Client, AmazonHeadersAreNotSentToAnotherOrigin) {
   std::string seen;
   auto target = *Server::create(
       {}, inline_handler([&](const Request& request) {
@@ -187,7 +187,7 @@ TEST(Client, RedirectsToOtherSchemesAreRefused) {
   }
 }
 
-TEST(Client, ProxyIsAskedForEveryHostButThoseItIsNotMeantForAndGetsItsOwnCredentials) {
+TEST(Client, ProxyServesAllButExcludedHostsAndGetsItsCredentials) {
   std::string authorization;
   auto proxy = *Server::create(
       {}, inline_handler([&](const Request& request) {
@@ -212,7 +212,7 @@ TEST(Client, ProxyIsAskedForEveryHostButThoseItIsNotMeantForAndGetsItsOwnCredent
   EXPECT_FALSE(client->call(Context().with_timeout(10s), {.url = "http://direct.invalid/"}).ok());
 }
 
-TEST(Client, ProxyThatOpensNoTunnelIsNamed) {
+TEST(Client, ErrorNamesAProxyThatOpensNoTunnel) {
   struct Case {
     const char* wire;
     const char* says;
@@ -297,7 +297,7 @@ TEST(Client, RefusedConnectionAndUnknownNameAreUnavailable) {
       Code::kInvalid);
 }
 
-TEST(Client, NamesAreLookedUpWhereTheCallerWants) {
+TEST(Client, LookUpFunctionResolvesHostNames) {
   CannedServer server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
   const auto client = make_client({.look_up = [](const std::string& host) {
     return host == "tier.test" ? HostAddresses{.numeric = {"127.0.0.1"}}

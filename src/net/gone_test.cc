@@ -81,7 +81,7 @@ class Keeper {
   std::vector<std::string> gone_ GUARDED_BY(mutex_);
 };
 
-class Gone : public ::testing::Test {
+class Disconnect : public ::testing::Test {
  protected:
   void serve(Server::Options options = {}) {
     server_ = Server::create(std::move(options), keeper_.handler()).value();
@@ -91,7 +91,7 @@ class Gone : public ::testing::Test {
   std::unique_ptr<Server> server_;  // destroyed before the keeper
 };
 
-TEST_F(Gone, ClientThatResetsIsGone) {
+TEST_F(Disconnect, ResetIsReported) {
   serve();
   RawSocket socket(server_->port());
   socket.write(kRequest);
@@ -101,7 +101,7 @@ TEST_F(Gone, ClientThatResetsIsGone) {
   keeper_.answer_all();
 }
 
-TEST_F(Gone, ClientThatClosesIsGone) {
+TEST_F(Disconnect, CloseIsReported) {
   serve();
   {
     RawSocket socket(server_->port());
@@ -112,7 +112,7 @@ TEST_F(Gone, ClientThatClosesIsGone) {
   keeper_.answer_all();
 }
 
-TEST_F(Gone, ClientThatClosesAUnixSocketIsGone) {
+TEST_F(Disconnect, CloseOfAUnixSocketIsReported) {
   const std::string path = ::testing::TempDir() + "/varda-gone-" + std::to_string(::getpid());
   serve({.listen = "unix:" + path});
   {
@@ -123,7 +123,7 @@ TEST_F(Gone, ClientThatClosesAUnixSocketIsGone) {
   EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
 }
 
-TEST_F(Gone, ClientThatClosedItsSideAloneGetsItsAnswer) {
+TEST_F(Disconnect, HalfClosedClientGetsItsAnswer) {
   serve();
   RawSocket socket(server_->port());
   socket.write(kRequest);
@@ -137,7 +137,7 @@ TEST_F(Gone, ClientThatClosedItsSideAloneGetsItsAnswer) {
   EXPECT_THAT(keeper_.gone(0), IsEmpty());
 }
 
-TEST_F(Gone, ClientThatClosedItsSideAndThenTheOtherIsGone) {
+TEST_F(Disconnect, HalfClosedClientThatResetsIsReported) {
   serve();
   {
     RawSocket socket(server_->port());
@@ -151,7 +151,7 @@ TEST_F(Gone, ClientThatClosedItsSideAndThenTheOtherIsGone) {
   EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
 }
 
-TEST_F(Gone, EachOfSeveralRequestsAheadIsAskedFor) {
+TEST_F(Disconnect, EachPipelinedRequestProbesAHalfClosedClient) {
   serve();
   RawSocket socket(server_->port());
   socket.write("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -167,7 +167,7 @@ TEST_F(Gone, EachOfSeveralRequestsAheadIsAskedFor) {
   EXPECT_THAT(keeper_.gone(1), ElementsAre("/b"));
 }
 
-TEST_F(Gone, WhoDoesNotAskSeesNothingOfIt) {
+TEST_F(Disconnect, RequestWithoutACallbackSendsNoProbe) {
   serve();
   keeper_.deaf = true;
   RawSocket socket(server_->port());
@@ -179,7 +179,7 @@ TEST_F(Gone, WhoDoesNotAskSeesNothingOfIt) {
   EXPECT_THAT(got, StartsWith("HTTP/1.1 200 OK\r\n"));
 }
 
-TEST_F(Gone, EndOfAnOldClientsBytesIsItsEnd) {
+TEST_F(Disconnect, HalfCloseOfAnHttp10ClientIsReported) {
   serve();
   RawSocket socket(server_->port());
   socket.write("GET /a HTTP/1.0\r\n\r\n");
@@ -189,7 +189,7 @@ TEST_F(Gone, EndOfAnOldClientsBytesIsItsEnd) {
   EXPECT_EQ(socket.read_all(), "");
 }
 
-TEST_F(Gone, ClientWhoseFurtherRequestsAreNotReadIsGoneOnceItResets) {
+TEST_F(Disconnect, ClientWithUnreadRequestsIsReportedOnReset) {
   serve();
   std::string ahead;
   while (ahead.size() < (64 << 10)) ahead += "GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -211,7 +211,7 @@ TEST_F(Gone, ClientWhoseFurtherRequestsAreNotReadIsGoneOnceItResets) {
   }
 }
 
-TEST_F(Gone, ClientWhoseUrgentDataWasPassedOverIsGoneOnceItResets) {
+TEST_F(Disconnect, ClientWithSkippedUrgentDataIsReportedOnReset) {
   serve();
   const auto request = [](const std::string& target) {
     return "GET " + target + " HTTP/1.1\r\nHost: a\r\nPad: " + std::string(4000, 'x') + "\r\n\r\n";
@@ -235,7 +235,7 @@ TEST_F(Gone, ClientWhoseUrgentDataWasPassedOverIsGoneOnceItResets) {
   EXPECT_THAT(keeper_.gone(1), ElementsAre("/c"));
 }
 
-TEST_F(Gone, AnswerEndsTheInterest) {
+TEST_F(Disconnect, AnswerRemovesTheCallback) {
   serve();
   {
     RawSocket socket(server_->port());
@@ -253,7 +253,7 @@ TEST_F(Gone, AnswerEndsTheInterest) {
   EXPECT_THAT(keeper_.gone(0), IsEmpty()) << "only of the request that was asked about";
 }
 
-TEST_F(Gone, AnswerWithinTheCallEndsTheInterest) {
+TEST_F(Disconnect, AnswerWithinTheCallRemovesTheCallback) {
   std::atomic<int> notified{0};
   auto server = Server::create({}, [&](Request, Responder respond) {
                   respond.on_gone([&] { ++notified; });
@@ -268,7 +268,7 @@ TEST_F(Gone, AnswerWithinTheCallEndsTheInterest) {
   EXPECT_EQ(notified, 0);
 }
 
-TEST_F(Gone, WhoeverIsLeftIsGoneWhenTheServerStops) {
+TEST_F(Disconnect, StopReportsUnansweredRequests) {
   serve();
   RawSocket socket(server_->port());
   socket.write(kRequest);
@@ -278,7 +278,7 @@ TEST_F(Gone, WhoeverIsLeftIsGoneWhenTheServerStops) {
   keeper_.answer_all();
 }
 
-TEST_F(Gone, ClientOverTlsThatGivesUpIsGone) {
+TEST_F(Disconnect, CancelledTlsClientIsReported) {
   const KeyPair ca = make_ca("test-ca", 24h).value();
   const KeyPair pair =
       make_certificate(ca, {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true})
@@ -299,7 +299,7 @@ TEST_F(Gone, ClientOverTlsThatGivesUpIsGone) {
   EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
 }
 
-TEST_F(Gone, CallerOfLoopbackThatGivesUpIsGone) {
+TEST_F(Disconnect, CancelledLoopbackCallerIsReported) {
   const auto http = loopback(keeper_.handler());
   std::stop_source stop;
   std::thread caller([&] {
@@ -316,7 +316,7 @@ TEST_F(Gone, CallerOfLoopbackThatGivesUpIsGone) {
 
 // Clients hang up in every way and at every moment while other threads answer. Each request is
 // answered, reported gone, or both if they coincide. No report comes twice and no callback is kept.
-TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
+TEST(DisconnectFaults, EachDisconnectIsReportedAtMostOnceAndFreesItsCallback) {
   constexpr int kClients = 4, kRounds = 60;
   const auto alive = std::make_shared<int>();
   std::atomic<int> asked{0}, notified{0}, answered{0}, notified_twice{0};

@@ -33,7 +33,7 @@ class GrpcClientTest : public ::testing::Test {
   std::string socket;
 };
 
-TEST_F(GrpcClientTest, MessagesGoThereAndBackOverOneConnection) {
+TEST_F(GrpcClientTest, CallsShareOneConnection) {
   const GrpcServer server(
       socket, [](const GrpcCall& call) { return GrpcReply::of(call.method + " " + call.message); });
   const auto client = make_grpc_client({.unix_socket = socket});
@@ -45,7 +45,7 @@ TEST_F(GrpcClientTest, MessagesGoThereAndBackOverOneConnection) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-TEST_F(GrpcClientTest, MessagesMayBeEmptyOrLargerThanAnyWindow) {
+TEST_F(GrpcClientTest, EmptyAndLargeMessagesRoundTrip) {
   const GrpcServer server(socket, [](const GrpcCall& call) { return GrpcReply::of(call.message); });
   const auto client = make_grpc_client({.unix_socket = socket});
   for (const std::size_t size : {0u, 1u, 16379u, 16384u, 65535u, 65536u, 3'000'000u}) {
@@ -57,7 +57,7 @@ TEST_F(GrpcClientTest, MessagesMayBeEmptyOrLargerThanAnyWindow) {
   }
 }
 
-TEST_F(GrpcClientTest, AnAnswerAboveTheLimitIsExhaustedAndTheClientGoesOn) {
+TEST_F(GrpcClientTest, AnswerAboveTheLimitIsExhaustedAndTheClientStaysUsable) {
   const GrpcServer server(socket, [](const GrpcCall& call) {
     return GrpcReply::of(std::string(call.message == "big" ? 5000 : 10, 'x'));
   });
@@ -66,7 +66,7 @@ TEST_F(GrpcClientTest, AnAnswerAboveTheLimitIsExhaustedAndTheClientGoesOn) {
   EXPECT_TRUE(client->call(soon(), "/a.B/C", "small").ok());
 }
 
-TEST_F(GrpcClientTest, AStatusIsAnErrorWithTheServersWords) {
+TEST_F(GrpcClientTest, StatusBecomesAnErrorWithTheServerMessage) {
   int status = 0;
   const GrpcServer server(socket, [&](const GrpcCall&) {
     return GrpcReply::error(status, "no such container \"%E2%82%AC\" 100%");
@@ -88,7 +88,7 @@ TEST_F(GrpcClientTest, AStatusIsAnErrorWithTheServersWords) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-TEST_F(GrpcClientTest, AnErrorBehindAMessageIsAnError) {
+TEST_F(GrpcClientTest, ErrorAfterAMessageIsAnError) {
   const GrpcServer server(socket, [](const GrpcCall&) {
     GrpcReply reply = GrpcReply::of("half an answer");
     reply.status = 13;
@@ -100,7 +100,7 @@ TEST_F(GrpcClientTest, AnErrorBehindAMessageIsAnError) {
   EXPECT_EQ(answer.error().message(), "broke");
 }
 
-TEST_F(GrpcClientTest, WhatIsNoGrpcIsUnavailableAndSaysWhatCame) {
+TEST_F(GrpcClientTest, NonGrpcAnswerIsUnavailableAndDescribed) {
   GrpcReply reply;
   const GrpcServer server(socket, [&](const GrpcCall&) { return reply; });
   const auto client = make_grpc_client({.unix_socket = socket});
@@ -132,14 +132,14 @@ TEST_F(GrpcClientTest, WhatIsNoGrpcIsUnavailableAndSaysWhatCame) {
   expect("ended before the answer");
 }
 
-TEST_F(GrpcClientTest, NobodyListeningIsUnavailable) {
+TEST_F(GrpcClientTest, MissingServerIsUnavailable) {
   const auto answer = make_grpc_client({.unix_socket = socket})->call(soon(), "/a.B/C", "");
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().code(), Code::kUnavailable);
   EXPECT_NE(answer.error().message().find(socket), std::string::npos);
 }
 
-TEST_F(GrpcClientTest, ConnectionsThatTheServerClosedInThePoolAreReplaced) {
+TEST_F(GrpcClientTest, ClosedPooledConnectionIsReplaced) {
   GrpcServer server(socket, [](const GrpcCall& call) { return GrpcReply::of(call.message); });
   const auto client = make_grpc_client({.unix_socket = socket});
   ASSERT_TRUE(client->call(soon(), "/a.B/C", "1").ok());
@@ -148,7 +148,7 @@ TEST_F(GrpcClientTest, ConnectionsThatTheServerClosedInThePoolAreReplaced) {
   EXPECT_EQ(server.connections(), 2);
 }
 
-TEST_F(GrpcClientTest, AConnectionThatGoesAwayTakesNoFurtherCall) {
+TEST_F(GrpcClientTest, GoAwayEndsTheReuseOfAConnection) {
   const GrpcServer server(socket, [](const GrpcCall& call) {
     GrpcReply reply = GrpcReply::of(call.message);
     reply.go_away = true;
@@ -159,7 +159,7 @@ TEST_F(GrpcClientTest, AConnectionThatGoesAwayTakesNoFurtherCall) {
   EXPECT_EQ(server.connections(), 3);
 }
 
-TEST_F(GrpcClientTest, ARefusedCallIsMadeOnceMore) {
+TEST_F(GrpcClientTest, RefusedCallIsRetried) {
   int calls = 0;
   const GrpcServer server(socket, [&](const GrpcCall&) {
     GrpcReply reply = GrpcReply::of("at last");
@@ -171,7 +171,7 @@ TEST_F(GrpcClientTest, ARefusedCallIsMadeOnceMore) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST_F(GrpcClientTest, ACallThatMayHaveBeenCarriedOutIsNotRepeated) {
+TEST_F(GrpcClientTest, PossiblyExecutedCallIsNotRepeated) {
   std::atomic<int> calls = 0;
   const GrpcServer server(socket, [&](const GrpcCall&) {
     GrpcReply reply = GrpcReply::of("x");
@@ -184,7 +184,7 @@ TEST_F(GrpcClientTest, ACallThatMayHaveBeenCarriedOutIsNotRepeated) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST_F(GrpcClientTest, TheDeadlineEndsACallAndIsToldToTheServer) {
+TEST_F(GrpcClientTest, DeadlineEndsACallAndIsSentToTheServer) {
   std::promise<GrpcCall> seen;
   const GrpcServer server(socket, [&](const GrpcCall& call) {
     if (call.message == "wait") seen.set_value(call);
@@ -205,7 +205,7 @@ TEST_F(GrpcClientTest, TheDeadlineEndsACallAndIsToldToTheServer) {
   EXPECT_TRUE(client->call(soon(), "/a.B/C", "go").ok());
 }
 
-TEST_F(GrpcClientTest, AStopRequestEndsACallAndTheServerLearnsOfIt) {
+TEST_F(GrpcClientTest, StopRequestCancelsTheCallAndClosesTheConnection) {
   std::promise<void> arrived;
   const GrpcServer server(socket, [&](const GrpcCall&) {
     arrived.set_value();
@@ -225,7 +225,7 @@ TEST_F(GrpcClientTest, AStopRequestEndsACallAndTheServerLearnsOfIt) {
       eventually("the server has no connection", [&] { return server.open_connections() == 0; }));
 }
 
-TEST_F(GrpcClientTest, CallsAtTheSameTimeDoNotWaitForEachOther) {
+TEST_F(GrpcClientTest, ConcurrentCallsDoNotBlockEachOther) {
   std::promise<void> release;
   const std::shared_future<void> released = release.get_future().share();
   const GrpcServer server(socket, [&](const GrpcCall& call) {

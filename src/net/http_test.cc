@@ -22,7 +22,7 @@ TEST(Headers, NamesCompareWithoutCase) {
   EXPECT_FALSE(headers.find("X"));
 }
 
-TEST(Request, PathAndQueryAreSplitAtTheFirstMark) {
+TEST(Request, TargetIsSplitAtTheFirstQuestionMark) {
   Request request;
   request.target = "/api?watch=1?2";
   EXPECT_EQ(request.path(), "/api");
@@ -31,7 +31,7 @@ TEST(Request, PathAndQueryAreSplitAtTheFirstMark) {
   EXPECT_EQ(request.query(), "");
 }
 
-TEST(Responder, DroppedWithoutAnAnswerSays500) {
+TEST(Responder, ResponderDroppedWithoutAnAnswerSends500) {
   int status = 0;
   {
     Responder dropped([&](Response response) { status = response.status; });
@@ -39,7 +39,7 @@ TEST(Responder, DroppedWithoutAnAnswerSays500) {
   EXPECT_EQ(status, 500);
 }
 
-TEST(Responder, AnswersOnce) {
+TEST(Responder, SecondAnswerIsIgnored) {
   int answers = 0;
   {
     Responder respond([&](Response) { ++answers; });
@@ -50,7 +50,7 @@ TEST(Responder, AnswersOnce) {
   EXPECT_EQ(answers, 1);
 }
 
-TEST(Loopback, CarriesRequestAndAnswer) {
+TEST(Loopback, RequestAndAnswerPassThrough) {
   auto client = loopback(inline_handler([](const Request& request) {
                            Response response;
                            response.status = 201;
@@ -69,7 +69,7 @@ TEST(Loopback, CarriesRequestAndAnswer) {
   EXPECT_EQ(client->call(Context(), {.method = "HEAD", .url = "/x"})->body, "");
 }
 
-TEST(Loopback, StreamsAndReleasesTheStreamWithTheReader) {
+TEST(Loopback, StreamIsReleasedWithItsReader) {
   auto feed = std::make_shared<Feed>();
   auto client = loopback([&](Request, Responder respond) {
     Response response;
@@ -88,7 +88,7 @@ TEST(Loopback, StreamsAndReleasesTheStreamWithTheReader) {
   EXPECT_TRUE(feed->wait_released(60s));
 }
 
-TEST(Loopback, EndOfStreamIsTheEnd) {
+TEST(Loopback, EndOfTheStreamEndsTheBody) {
   auto feed = std::make_shared<Feed>();
   feed->write("all");
   feed->end();

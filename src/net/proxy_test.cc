@@ -6,7 +6,7 @@
 namespace varda::net {
 namespace {
 
-TEST(Proxy, NoProxyIsReadAsCurlReadsIt) {
+TEST(Proxy, NoProxyIsMatchedAsInCurl) {
   struct Case {
     const char* none;
     const char* host;
@@ -46,7 +46,7 @@ TEST(Proxy, NoProxyIsReadAsCurlReadsIt) {
         << '"' << c.none << "\" " << c.host << ':' << c.port;
 }
 
-TEST(Proxy, IsAnHttpOrigin) {
+TEST(Proxy, ProxyMustBeAnHttpOrigin) {
   EXPECT_EQ(parse_proxy("http://proxy:3128").value(), "http://proxy:3128");
   EXPECT_EQ(parse_proxy("http://proxy:3128/").value(), "http://proxy:3128");
   EXPECT_EQ(parse_proxy("proxy:80").value(), "http://proxy");
@@ -60,7 +60,7 @@ TEST(Proxy, IsAnHttpOrigin) {
   EXPECT_EQ(user.error().message().find("hush"), std::string::npos);
 }
 
-TEST(Proxy, EnvironmentIsReadInBothCasesAndNeverForCredentials) {
+TEST(Proxy, EnvironmentIsReadInBothCasesWithoutCredentials) {
   std::map<std::string, std::string> variables;
   const auto getenv = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
@@ -87,7 +87,7 @@ TEST(Proxy, EnvironmentIsReadInBothCasesAndNeverForCredentials) {
   EXPECT_FALSE(proxies_from_environment(getenv).ok());
 }
 
-TEST(Proxy, EachSchemeHasItsOwn) {
+TEST(Proxy, EachSchemeUsesItsOwnProxy) {
   const Proxies proxies{
       .http = "http://a:1", .https = "", .none = "inside.example", .credentials = ""};
   EXPECT_EQ(proxy_for(proxies, "http", "files.example", 80), "http://a:1");

@@ -84,7 +84,7 @@ std::string outline(const std::string& wire) {
   return out;
 }
 
-TEST(Server, WireCasesOfTheFile) {
+TEST(Server, AnswersMatchTheWireCases) {
   Server::Options options;
   options.header_bytes_max = 2048;
   options.body_bytes_max = 1000;
@@ -122,7 +122,7 @@ TEST(Server, WireCasesOfTheFile) {
   EXPECT_GT(cases, 25);
 }
 
-TEST(Server, KeepsTheConnectionAndAnswersPipelinedRequestsInOrder) {
+TEST(Server, PipelinedRequestsAreAnsweredInOrder) {
   HandlerPool pool({.threads = 4, .queue_max = 100});
   auto server = serve({}, pool.wrap([](const Request& request) { return text(request.target); }));
   RawSocket socket(server->port());
@@ -136,7 +136,7 @@ TEST(Server, KeepsTheConnectionAndAnswersPipelinedRequestsInOrder) {
   EXPECT_EQ(outline(socket.read_all()), expected);
 }
 
-TEST(Server, RefusesInJsonWhereItsClientsReadThat) {
+TEST(Server, RefusalIsJsonIfConfigured) {
   auto server = serve({.body_bytes_max = 10, .json_refusals = true});
   RawSocket large(server->port());
   large.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n");
@@ -148,7 +148,7 @@ TEST(Server, RefusesInJsonWhereItsClientsReadThat) {
       << answer;
 }
 
-TEST(Server, HandlersTextCannotEndAHeader) {
+TEST(Server, HandlerTextCannotInjectHeaders) {
   auto server = serve({});
   RawSocket socket(server->port());
   socket.write("GET /inject HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -156,7 +156,7 @@ TEST(Server, HandlersTextCannotEndAHeader) {
   EXPECT_EQ(answer.find("\nX-Evil"), std::string::npos) << answer;
 }
 
-TEST(Server, ExpectedBodyIsAskedForBeforeItIsSent) {
+TEST(Server, ContinueIsSentBeforeAnExpectedBody) {
   auto server = serve({});
   RawSocket socket(server->port());
   socket.write("PUT /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
@@ -165,7 +165,7 @@ TEST(Server, ExpectedBodyIsAskedForBeforeItIsSent) {
   EXPECT_NE(socket.read_until("hi").find("PUT /x hi"), std::string::npos);
 }
 
-TEST(Server, HeadHasTheLengthButNoBody) {
+TEST(Server, HeadResponseHasALengthButNoBody) {
   auto server = serve({});
   RawSocket socket(server->port());
   socket.write("HEAD /abc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -174,7 +174,7 @@ TEST(Server, HeadHasTheLengthButNoBody) {
   EXPECT_TRUE(answer.ends_with("\r\n\r\n"));
 }
 
-TEST(Server, SlowHeaderIs408AndIdleConnectionsAreClosed) {
+TEST(Server, SlowHeaderGets408AndIdleConnectionIsClosed) {
   // Two servers, so that a slow first byte does not hit the other timeout.
   Server::Options impatient;
   impatient.header_timeout = 40ms;
@@ -190,7 +190,7 @@ TEST(Server, SlowHeaderIs408AndIdleConnectionsAreClosed) {
   EXPECT_TRUE(idle.closed());
 }
 
-TEST(Server, StalledBodyIs408) {
+TEST(Server, StalledBodyGets408) {
   Server::Options options;
   options.body_window = 40ms;
   auto server = serve(options);
@@ -199,7 +199,7 @@ TEST(Server, StalledBodyIs408) {
   EXPECT_EQ(outline(socket.read_all()).substr(0, 9), "408 close");
 }
 
-TEST(Server, DrippedBodyIs408) {
+TEST(Server, DrippedBodyGets408) {
   Server::Options options;
   options.body_window = 40ms;
   options.body_bytes_per_second_min = 1'000'000;
@@ -215,7 +215,7 @@ TEST(Server, DrippedBodyIs408) {
   EXPECT_EQ(outline(answer + socket.read_all()).substr(0, 9), "408 close");
 }
 
-TEST(Server, FastBeginningOfABodyEarnsNoTimeForTheRest) {
+TEST(Server, SlowBodyGets408DespiteAFastStart) {
   Server::Options options;
   options.body_window = 100ms;
   options.body_bytes_per_second_min = 10'000;
@@ -232,7 +232,7 @@ TEST(Server, FastBeginningOfABodyEarnsNoTimeForTheRest) {
   EXPECT_EQ(outline(answer).substr(0, 9), "408 close");
 }
 
-TEST(Server, LimitsAreNamedWhereTheyAreMet) {
+TEST(Server, ErrorNamesTheExceededLimit) {
   Server::Options options;
   options.body_bytes_max = 10;
   options.header_bytes_max = 500;
@@ -245,7 +245,7 @@ TEST(Server, LimitsAreNamedWhereTheyAreMet) {
   EXPECT_NE(header.read_all().find("larger than 500 bytes"), std::string::npos);
 }
 
-TEST(Server, StreamsChunksAsTheyCome) {
+TEST(Server, StreamChunksAreSentImmediately) {
   auto feed = std::make_shared<Feed>();
   auto server = serve({}, [&](Request, Responder respond) {
     Response response;
@@ -265,7 +265,7 @@ TEST(Server, StreamsChunksAsTheyCome) {
   EXPECT_TRUE(feed->wait_released(60s));
 }
 
-TEST(Server, StreamIsReleasedWhenItsClientGoesAwayThoughNothingIsWritten) {
+TEST(Server, IdleStreamIsReleasedWhenItsClientDisconnects) {
   auto feed = std::make_shared<Feed>();
   auto server = serve({}, [&](Request, Responder respond) {
     Response response;
@@ -281,7 +281,7 @@ TEST(Server, StreamIsReleasedWhenItsClientGoesAwayThoughNothingIsWritten) {
   EXPECT_TRUE(feed->wait_released(60s));
 }
 
-TEST(Server, StreamOfAClientThatDoesNotReadIsPausedAndThenClosed) {
+TEST(Server, StreamOfAClientThatDoesNotReadIsPausedAndClosed) {
   Server::Options options;
   options.stream_buffer_bytes_max = 128 << 10;
   options.write_timeout = 100ms;
@@ -360,7 +360,7 @@ TEST(Server, ResponderMayOutliveItsServer) {
   EXPECT_EQ(socket.read_all(), "");
 }
 
-TEST(Server, DrainClosesConnectionsWithTheirNextResponse) {
+TEST(Server, DrainClosesConnectionsAfterTheNextResponse) {
   auto server = serve({});
   RawSocket socket(server->port());
   socket.write("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -373,7 +373,7 @@ TEST(Server, DrainClosesConnectionsWithTheirNextResponse) {
   EXPECT_NE(fresh.read_all().find("/3"), std::string::npos);
 }
 
-TEST(Server, StopWaitsForRequestsInFlightWithinItsGrace) {
+TEST(Server, StopWaitsForRequestsInFlight) {
   std::atomic<int> state = 0;
   HandlerPool pool({.threads = 1, .queue_max = 8});
   auto server = serve({}, pool.wrap([&](const Request&) {
@@ -394,7 +394,7 @@ TEST(Server, StopWaitsForRequestsInFlightWithinItsGrace) {
   server->stop(60s);  // a second stop has no effect
 }
 
-TEST(Server, StopClosesWhatOutlastsTheGrace) {
+TEST(Server, StopClosesConnectionsAfterTheGracePeriod) {
   auto feed = std::make_shared<Feed>();
   auto server = serve({}, [&](Request, Responder respond) {
     Response response;
@@ -410,7 +410,7 @@ TEST(Server, StopClosesWhatOutlastsTheGrace) {
   EXPECT_TRUE(socket.closed());
 }
 
-TEST(Server, AddressInUseIsUnavailable) {
+TEST(Server, UsedAddressIsUnavailableAndBadAddressIsInvalid) {
   auto server = serve({});
   Server::Options options;
   options.listen = server->address();
@@ -423,7 +423,7 @@ TEST(Server, AddressInUseIsUnavailable) {
   }
 }
 
-TEST(Server, UnixSocketServesAndReplacesALeftOverFile) {
+TEST(Server, UnixSocketServesAndRefusesASecondServer) {
   const std::string path = std::filesystem::temp_directory_path() /
                            ("varda-net-" + std::to_string(::getpid()) + ".sock");
   Server::Options options;
@@ -441,7 +441,7 @@ TEST(Server, UnixSocketServesAndReplacesALeftOverFile) {
 
 constexpr const char* kGetA = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-TEST(Server, AFullServersLongestIdleConnectionGivesWay) {
+TEST(Server, FullServerEvictsTheLongestIdleConnection) {
   Server::Options options;
   options.connections_max = 2;
   auto server = serve(options);
@@ -459,7 +459,7 @@ TEST(Server, AFullServersLongestIdleConnectionGivesWay) {
   EXPECT_NE(older.read_until("/a").find("/a"), std::string::npos) << "it was used later";
 }
 
-TEST(Server, ConnectionsThatNeverAskedAnythingGiveWayToo) {
+TEST(Server, FullServerEvictsConnectionsWithoutRequests) {
   Server::Options options;
   options.connections_max = 8;
   options.io_threads = 2;
@@ -479,7 +479,7 @@ Server::Options without_timeouts() {
   return options;
 }
 
-TEST(Server, HalfARequestGivesWay) {
+TEST(Server, FullServerEvictsUnfinishedRequests) {
   for (const std::string half :
        {"G", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789"}) {
     SCOPED_TRACE(half.substr(0, 4));
@@ -501,7 +501,7 @@ TEST(Server, HalfARequestGivesWay) {
   }
 }
 
-TEST(Server, OldestUnfinishedRequestGivesWayBeforeNewerOnes) {
+TEST(Server, OldestUnfinishedRequestIsEvictedFirst) {
   Server::Options options = without_timeouts();
   options.connections_max = 3;
   // A wait begins just after the answer before it was sent. With two threads the older one could
@@ -540,7 +540,7 @@ TEST(Server, OldestUnfinishedRequestGivesWayBeforeNewerOnes) {
   EXPECT_NE(handled.read_until("late").find("late"), std::string::npos);
 }
 
-TEST(Server, ClientThatDoesNotReadItsAnswerGivesWay) {
+TEST(Server, ClientThatDoesNotReadItsAnswerIsEvicted) {
   Server::Options options = without_timeouts();
   options.connections_max = 1;
   auto feed = std::make_shared<Feed>();
@@ -559,7 +559,7 @@ TEST(Server, ClientThatDoesNotReadItsAnswerGivesWay) {
   EXPECT_TRUE(feed->wait_released(60s));
 }
 
-TEST(Server, ConnectionsBeyondTheLimitWaitWhileAllOthersAreServed) {
+TEST(Server, ConnectionAboveTheLimitWaitsWhileAllOthersAreServed) {
   Server::Options options;
   options.connections_max = 2;
   Mutex mutex;
@@ -588,7 +588,7 @@ TEST(Server, ConnectionsBeyondTheLimitWaitWhileAllOthersAreServed) {
   waiting.clear();
 }
 
-TEST(Server, AnAddressHasSoManyConnections) {
+TEST(Server, ConnectionsPerAddressAreLimited) {
   Server::Options options;
   options.connections_per_address_max = 2;
   auto server = serve(options);
@@ -613,7 +613,7 @@ std::string put_header(std::size_t length) {
   return "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n";
 }
 
-TEST(Server, LargeBodiesShareOneLimitAndTheSlowestGivesWay) {
+TEST(Server, SlowestLargeBodyIsEvictedAboveTheSharedLimit) {
   Server::Options options;
   options.bodies_bytes_max = 300'000;
   options.io_threads = 1;    // with "100 Continue" below, the bodies begin in the order of the test
@@ -638,7 +638,7 @@ TEST(Server, LargeBodiesShareOneLimitAndTheSlowestGivesWay) {
               ::testing::AnyOf("408 close", "503 close"));
 }
 
-TEST(Server, BodiesOfRequestsInTheHandlerNeverGiveWay) {
+TEST(Server, BodiesOfRunningRequestsAreNeverEvicted) {
   Server::Options options;
   options.bodies_bytes_max = 300'000;
   Mutex mutex;
@@ -669,7 +669,7 @@ TEST(Server, BodiesOfRequestsInTheHandlerNeverGiveWay) {
   EXPECT_EQ(put(100'000), "200");
 }
 
-TEST(Server, SomeRequestsHaveASmallerBodyLimit) {
+TEST(Server, BodyLimitDependsOnMethodAndPath) {
   Server::Options options;
   options.body_bytes_max_of = [](std::string_view method, std::string_view path) -> std::size_t {
     return method == "PUT" && path == "/large" ? 1000 : 10;
@@ -689,7 +689,7 @@ TEST(Server, SomeRequestsHaveASmallerBodyLimit) {
             "413");
 }
 
-TEST(Server, OfConnectionsThatCloseAtOnceOneLetsTheNextIn) {
+TEST(Server, ClosedConnectionAdmitsAWaitingConnection) {
   Server::Options options;
   options.io_threads = 4;
   options.connections_max = 4;
@@ -707,7 +707,7 @@ TEST(Server, OfConnectionsThatCloseAtOnceOneLetsTheNextIn) {
   }
 }
 
-TEST(Server, ThousandsOfIdleConnectionsDoNotDisturb) {
+TEST(Server, IdleConnectionsDoNotBlockRequests) {
   auto server = serve({.io_threads = 2});
   std::vector<std::unique_ptr<RawSocket>> idle;
   for (int i = 0; i < 400; ++i) idle.push_back(std::make_unique<RawSocket>(server->port()));
@@ -719,7 +719,7 @@ TEST(Server, ThousandsOfIdleConnectionsDoNotDisturb) {
   EXPECT_NE(idle.back()->read_until("/y").find("/y"), std::string::npos);
 }
 
-TEST(HandlerPool, FullQueueAnswers429) {
+TEST(HandlerPool, FullQueueReturns429AndShutdownReturns503) {
   std::atomic<int> running = 0;
   std::atomic<bool> go = false;
   auto pool = std::make_unique<HandlerPool>(HandlerPool::Options{.threads = 1, .queue_max = 1});

@@ -45,20 +45,20 @@ TEST(TcpProxy, BalancesRoundRobin) {
   EXPECT_TRUE(answers == "a0b0a0b0a0b0" || answers == "b0a0b0a0b0a0") << answers;
 }
 
-TEST(TcpProxy, PassesOverBackendsThatRefuse) {
+TEST(TcpProxy, RefusingBackendsAreSkipped) {
   auto a = backend("a");
   auto proxy = *TcpProxy::create({}, {dead_address(), a->address(), dead_address()});
   for (int i = 0; i < 6; ++i) EXPECT_EQ(ask(*proxy), "a0");
 }
 
-TEST(TcpProxy, WithoutABackendThatAnswersTheConnectionIsClosed) {
+TEST(TcpProxy, ConnectionIsClosedWithoutAWorkingBackend) {
   auto proxy = *TcpProxy::create({});
   EXPECT_EQ(ask(*proxy), "!unavailable");
   ASSERT_TRUE(proxy->set_backends({dead_address()}).ok());
   EXPECT_EQ(ask(*proxy), "!unavailable");
 }
 
-TEST(TcpProxy, ReplacedBackendsGetNoNewConnectionsAndKeepTheirOld) {
+TEST(TcpProxy, ReplacedBackendKeepsOnlyExistingConnections) {
   auto a = backend("a"), b = backend("b");
   auto proxy = *TcpProxy::create({}, {a->address()});
   RawSocket old(proxy->port());
@@ -73,7 +73,7 @@ TEST(TcpProxy, ReplacedBackendsGetNoNewConnectionsAndKeepTheirOld) {
   EXPECT_EQ(proxy->backends(), std::vector<std::string>{b->address()});
 }
 
-TEST(TcpProxy, WhatCameLastGoesOutEvenIfNothingFollows) {
+TEST(TcpProxy, LastBytesAreForwardedWithoutFurtherInput) {
   // The proxy moves eight pieces, then lets other connections run. A request that ends right there
   // has no more bytes to wake the proxy. The kernel chooses the pieces, hence many requests of many
   // sizes. Without the fix a few of them hang.
@@ -105,7 +105,7 @@ bool asks_again(RawSocket& socket) {
   return socket.read_until("a0").find("a0") != std::string::npos;
 }
 
-TEST(TcpProxy, AFullProxysLongestSilentConnectionGivesWay) {
+TEST(TcpProxy, FullProxyEvictsTheLongestSilentConnection) {
   auto a = backend("a");
   auto proxy =
       *TcpProxy::create({.connections_max = 2, .connections_per_address_max = 10}, {a->address()});
@@ -121,7 +121,7 @@ TEST(TcpProxy, AFullProxysLongestSilentConnectionGivesWay) {
   EXPECT_EQ(proxy->connections(), 2u);
 }
 
-TEST(TcpProxy, SilentConnectionsKeepNoClientOut) {
+TEST(TcpProxy, SilentConnectionsDoNotBlockClients) {
   auto a = backend("a");
   auto proxy =
       *TcpProxy::create({.connections_max = 8, .connections_per_address_max = 100}, {a->address()});
@@ -133,7 +133,7 @@ TEST(TcpProxy, SilentConnectionsKeepNoClientOut) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(*proxy), "a0");
 }
 
-TEST(TcpProxy, AnAddressHasAShareOfTheConnections) {
+TEST(TcpProxy, ConnectionsPerAddressAreLimited) {
   auto a = backend("a");
   auto proxy = *TcpProxy::create({.connections_max = 5}, {a->address()});  // half for one address
   auto first = std::make_unique<RawSocket>(proxy->port());
@@ -147,7 +147,7 @@ TEST(TcpProxy, AnAddressHasAShareOfTheConnections) {
   EXPECT_TRUE(eventually("the place is free again", [&] { return ask(*proxy) == "a0"; }));
 }
 
-TEST(TcpProxy, FinishFreesThePortAndLeavesConnections) {
+TEST(TcpProxy, FinishFreesThePortAndKeepsConnections) {
   auto a = backend("a"), b = backend("b");
   auto proxy = *TcpProxy::create({}, {a->address()});
   RawSocket early(proxy->port());

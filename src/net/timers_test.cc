@@ -17,7 +17,7 @@ struct Counter final : Timers::Timed {
 
 SteadyTime in(milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
-TEST(Timers, DeadlinesPassInTheirOrder) {
+TEST(Timers, DeadlinesExpireInOrder) {
   Counter first, second, never;
   Timers timers;
   timers.add(in(std::chrono::hours(1)), never);
@@ -28,7 +28,7 @@ TEST(Timers, DeadlinesPassInTheirOrder) {
   EXPECT_EQ(never.calls, 0);
 }
 
-TEST(Timers, ANewDeadlineReplacesTheOldOne) {
+TEST(Timers, EarlierDeadlineReplacesALaterOne) {
   Counter counter, other;
   Timers timers;
   timers.add(in(milliseconds(1)), counter);
@@ -41,7 +41,7 @@ TEST(Timers, ANewDeadlineReplacesTheOldOne) {
   EXPECT_TRUE(eventually([&] { return counter.calls == before + 1; }));
 }
 
-TEST(Timers, AllReachesEveryOneUntilItIsRemoved) {
+TEST(Timers, AllCallsEveryTargetUntilItIsRemoved) {
   Counter with, without, removed;
   Timers timers;
   timers.add(in(std::chrono::hours(1)), with);

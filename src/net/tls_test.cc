@@ -62,7 +62,7 @@ TEST(Tls, VerifiedServerAnswersByAddressAndByName) {
   }
 }
 
-TEST(Tls, HandshakesBeyondTheLimitWaitForAPlaceAndWhoNeverFinishesHisLosesIt) {
+TEST(Tls, HandshakesAboveTheLimitWaitForAFreePlace) {
   Server::Options options;
   options.tls = TlsServer{.certificate_pem = authority().server.certificate_pem,
                           .key_pem = authority().server.key_pem,
@@ -87,7 +87,7 @@ TEST(Tls, HandshakesBeyondTheLimitWaitForAPlaceAndWhoNeverFinishesHisLosesIt) {
   EXPECT_FALSE(second.closed());
 }
 
-TEST(Tls, WhoSaysItsHandshakeByteByByteKeepsNobodyOut) {
+TEST(Tls, DrippedHandshakesDoNotBlockOtherClients) {
   Server::Options options;
   options.tls = TlsServer{.certificate_pem = authority().server.certificate_pem,
                           .key_pem = authority().server.key_pem,
@@ -112,7 +112,7 @@ TEST(Tls, WhoSaysItsHandshakeByteByByteKeepsNobodyOut) {
     EXPECT_TRUE(get(*server, {.ca_pem = authority().ca.certificate_pem}).ok());
 }
 
-TEST(Tls, WhoSaysNothingInItsHandshakeKeepsNobodyOut) {
+TEST(Tls, SilentHandshakesDoNotBlockOtherClients) {
   Server::Options options;
   options.tls = TlsServer{.certificate_pem = authority().server.certificate_pem,
                           .key_pem = authority().server.key_pem,
@@ -134,7 +134,7 @@ TEST(Tls, WhoSaysNothingInItsHandshakeKeepsNobodyOut) {
   }
 }
 
-TEST(Tls, HalfAHandshakeGivesWayWhenAllPlacesAreTaken) {
+TEST(Tls, UnfinishedHandshakesAreEvictedIfTheServerIsFull) {
   Server::Options options;
   options.tls = TlsServer{.certificate_pem = authority().server.certificate_pem,
                           .key_pem = authority().server.key_pem,
@@ -198,7 +198,7 @@ TlsClient named(const char* name) {
           .key_pem = pair.key_pem};
 }
 
-TEST(Tls, OfTooManyConnectionsOfOneClientTheOldestGivesWay) {
+TEST(Tls, OldestConnectionsOfOneClientAreEvictedAboveItsLimit) {
   OpenStreams streams(
       {.io_threads = 2, .connections_per_name_max = 2, .nameless_connections_max = 1});
   const auto greedy = make_client({.tls = named("greedy")});
@@ -222,7 +222,7 @@ TEST(Tls, OfTooManyConnectionsOfOneClientTheOldestGivesWay) {
   EXPECT_EQ(**newer.body->read(), "open");
 }
 
-TEST(Tls, NamelessConnectionsLieIdleForAMomentOnly) {
+TEST(Tls, IdleConnectionsWithoutACertificateAreClosedSoon) {
   Server::Options options;
   options.tls = TlsServer{.certificate_pem = authority().server.certificate_pem,
                           .key_pem = authority().server.key_pem,
@@ -248,7 +248,7 @@ TEST(Tls, NamelessConnectionsLieIdleForAMomentOnly) {
   EXPECT_EQ(served(*somebody), "line7");  // the only place was given back
 }
 
-TEST(Tls, NamelessClientsHaveALimitOfTheirOwnForBodies) {
+TEST(Tls, ClientsWithoutACertificateHaveASmallerBodyLimit) {
   Server::Options options;
   options.tls = TlsServer{.certificate_pem = authority().server.certificate_pem,
                           .key_pem = authority().server.key_pem,
@@ -282,7 +282,7 @@ TEST(Tls, ServerOfAnotherAuthorityIsRefusedUnlessVerificationIsOff) {
   EXPECT_TRUE(get(*server, {.verify = false}).ok());
 }
 
-TEST(Tls, ARunningServerShowsAnotherCertificateToNewConnectionsAndDropsNone) {
+TEST(Tls, NewCertificateAppliesToNewConnectionsOnly) {
   auto server = serve();
   const auto certificate = [](WallTime end) {
     return *make_certificate(authority().ca,
@@ -316,7 +316,7 @@ TEST(Tls, ARunningServerShowsAnotherCertificateToNewConnectionsAndDropsNone) {
             Code::kInvalid);
 }
 
-TEST(Tls, ARunningServerAsksForCertificatesOfAnotherAuthority) {
+TEST(Tls, NewClientAuthorityTakesEffectAtRuntime) {
   auto server = serve(authority().ca.certificate_pem);
   const KeyPair next = *make_ca("next", 1h);
   const KeyPair client = *make_certificate(next, {.common_name = "client"});
@@ -339,7 +339,7 @@ TEST(Tls, ARunningServerAsksForCertificatesOfAnotherAuthority) {
   EXPECT_NE(name_of(client), "refused");
 }
 
-TEST(Tls, WhatARenewedAuthorityHasSignedIsTrustedByWhoKnowsTheFormerOne) {
+TEST(Tls, FormerAuthorityVerifiesCertificatesOfTheRenewedOne) {
   const KeyPair renewed = *renew_ca(
       authority().ca, {.not_before = kClocksBegin,
                        .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)});
@@ -414,7 +414,7 @@ KeyPair node_certificate(const KeyPair& ca, WallTime issued, std::chrono::hours 
                                 .issued = issued});
 }
 
-TEST(Tls, PeerSaysWhatTheVerifiedCertificateDoes) {
+TEST(Tls, PeerContainsFactsOfTheVerifiedCertificate) {
   auto server = serve_facts(TlsServer::Expired::kRefuse);
   const KeyPair pair = node_certificate(authority().ca, std::chrono::system_clock::now(), 2h);
   const auto end = certificate_facts(pair.certificate_pem)->not_after.time_since_epoch();
@@ -426,7 +426,7 @@ TEST(Tls, PeerSaysWhatTheVerifiedCertificateDoes) {
   EXPECT_EQ(get(*server, {.ca_pem = authority().ca.certificate_pem})->body, "|||0");
 }
 
-TEST(Tls, ExpiredClientCertificateComesThroughWhereItMayAndIsMarked) {
+TEST(Tls, ExpiredClientCertificateIsAcceptedAndMarkedIfAllowed) {
   const auto now = std::chrono::system_clock::now();
   const KeyPair expired = node_certificate(authority().ca, now - 48h, 24h);
   auto strict = serve_facts(TlsServer::Expired::kRefuse);
@@ -440,7 +440,7 @@ TEST(Tls, ExpiredClientCertificateComesThroughWhereItMayAndIsMarked) {
 }
 
 // A gateway must accept its own nodes even if its clock was ahead when it signed, or is behind now.
-TEST(Tls, ClientCertificateThatIsNotValidYetComesThroughWhereAnExpiredOneDoes) {
+TEST(Tls, NotYetValidClientCertificateIsAcceptedLikeAnExpiredOne) {
   const KeyPair early =
       node_certificate(authority().ca, std::chrono::system_clock::now() + 48h, 24h);
   auto strict = serve_facts(TlsServer::Expired::kRefuse);
@@ -451,7 +451,7 @@ TEST(Tls, ClientCertificateThatIsNotValidYetComesThroughWhereAnExpiredOneDoes) {
   EXPECT_TRUE(answer->body.starts_with("edge0|system:nodes,second,||")) << answer->body;
 }
 
-TEST(Tls, AcceptingOtherDatesAcceptsNothingElse) {
+TEST(Tls, AcceptingExpiredDatesStillChecksEverythingElse) {
   auto server = serve_facts(TlsServer::Expired::kAccept);
   const auto now = std::chrono::system_clock::now();
   const KeyPair other = *make_ca("test-ca", 24h);  // the same name, another key
@@ -470,7 +470,7 @@ TEST(Tls, AcceptingOtherDatesAcceptsNothingElse) {
   EXPECT_FALSE(get(*server, client_of(below)).ok());
 }
 
-TEST(Tls, AuthorityIsTrustedByTheDigestOfItsCertificate) {
+TEST(Tls, DigestOfTheAuthorityCertificateEstablishesTrust) {
   auto server = serve_facts(TlsServer::Expired::kRefuse,
                             authority().server.certificate_pem + authority().ca.certificate_pem);
   const std::string pin = certificate_facts(authority().ca.certificate_pem)->sha256;
@@ -493,7 +493,7 @@ TEST(Tls, AuthorityIsTrustedByTheDigestOfItsCertificate) {
   EXPECT_FALSE(get(*without, {.ca_pem = "", .server_name = "", .ca_sha256 = pin}).ok());
 }
 
-TEST(Tls, NodesCannotPlayTheServerTheyTrust) {
+TEST(Tls, NodeCertificatesCannotActAsServers) {
   const KeyPair node = node_certificate(authority().ca, std::chrono::system_clock::now(), 24h);
   auto server = serve_facts(TlsServer::Expired::kRefuse,
                             node.certificate_pem + authority().ca.certificate_pem, node.key_pem);
@@ -507,7 +507,7 @@ TEST(Tls, NodesCannotPlayTheServerTheyTrust) {
           .ok());
 }
 
-TEST(Tls, VerifiedNameStandsForTheHostItIsReachedAt) {
+TEST(Tls, VerifiedNameReplacesTheHostInTheCheck) {
   auto server = serve_facts(TlsServer::Expired::kRefuse);
   const std::string& ca = authority().ca.certificate_pem;
   EXPECT_TRUE(
@@ -519,7 +519,7 @@ TEST(Tls, VerifiedNameStandsForTheHostItIsReachedAt) {
       get(*server, {.ca_pem = ca, .server_name = "", .verified_name = "far.example"}).ok());
 }
 
-TEST(Tls, CommonNameIsNoVerifiedName) {
+TEST(Tls, CommonNameIsNotAcceptedAsVerifiedName) {
   CertificateRequest request;
   request.common_name = "edge.example";
   request.server = true;
@@ -531,7 +531,7 @@ TEST(Tls, CommonNameIsNoVerifiedName) {
                    .ok());
 }
 
-TEST(Tls, ClockThatFellBackReachesItsOwnServers) {
+TEST(Tls, ClientWithAClockInThePastReachesItsOwnServers) {
   const auto now = std::chrono::system_clock::now();
   const std::string& ca = authority().ca.certificate_pem;
   const auto reach = [&](WallTime issued, std::chrono::hours valid,
@@ -576,7 +576,7 @@ TEST(Tls, LargeBodiesCrossManyRecords) {
   EXPECT_EQ(answer->body, "|5000000");
 }
 
-TEST(Tls, PlainTextClientIsTurnedAway) {
+TEST(Tls, PlainTextClientIsRefused) {
   auto server = serve();
   auto answer = make_client({})->call(Context().with_timeout(60s),
                                       {.url = "http://" + server->address() + "/"});
@@ -584,7 +584,7 @@ TEST(Tls, PlainTextClientIsTurnedAway) {
   EXPECT_EQ(answer.error().code(), Code::kUnavailable);
 }
 
-TEST(Tls, BadPemIsNamed) {
+TEST(Tls, InvalidCertificateOrKeyIsRefused) {
   Server::Options options;
   options.tls = TlsServer{
       .certificate_pem = "nonsense", .key_pem = authority().server.key_pem, .client_ca_pem = ""};

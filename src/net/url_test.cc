@@ -7,7 +7,7 @@
 namespace varda::net {
 namespace {
 
-TEST(Url, CasesOfTheFile) {
+TEST(Url, ResultsMatchTheGoldenCases) {
   // URL <tab> scheme|user|host|port|target|origin, or ! and a part of the message.
   std::ifstream file(VARDA_TESTDATA "/urls.tsv");
   ASSERT_TRUE(file);
@@ -35,7 +35,7 @@ TEST(Url, CasesOfTheFile) {
   EXPECT_GT(cases, 15);
 }
 
-TEST(Url, NothingHidesBehindAZeroByte) {
+TEST(Url, UrlsWithAZeroByteAreRefused) {
   using namespace std::literals;
   EXPECT_FALSE(Url::parse("http://[::1\0x]/"sv).ok());
   EXPECT_FALSE(Url::parse("http://a\0b/"sv).ok());
@@ -51,7 +51,7 @@ TEST(Url, PercentEncodingRoundTripsEveryByte) {
   EXPECT_FALSE(percent_decode("%zz").ok());
 }
 
-TEST(Query, DecodesAndKeepsOrderAndBadEscapes) {
+TEST(Query, DecodingKeepsOrderAndInvalidEscapes) {
   const Query query =
       Query::parse("labelSelector=app%3Dweb%2Ctier+in+(a)&watch=1&&flag&bad=%zz&watch=2");
   ASSERT_EQ(query.all().size(), 5u);

@@ -41,7 +41,7 @@ std::vector<std::string> fields(const std::string& message, std::vector<std::uin
   return fields(found.back(), path);
 }
 
-TEST_F(ContainerdTest, AContainerHasWhatItsConfigSays) {
+TEST_F(ContainerdTest, ContainerMatchesItsConfig) {
   ContainerConfig wanted = config();
   wanted.command = {"/bin/serve"};
   wanted.arguments = {"--port", ""};
@@ -84,7 +84,7 @@ TEST_F(ContainerdTest, ContainersOfAPodShareOneSandboxAndItsAddress) {
   EXPECT_THAT(runtime_.sandboxes(), SizeIs(2));
 }
 
-TEST_F(ContainerdTest, InTheNodesNetworkTheRunnerGivesTheAddress) {
+TEST_F(ContainerdTest, NodeNetworkPodGetsNoSandboxAddress) {
   driver_ =
       make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
   EXPECT_EQ(*driver_->prepare_pod(config().pod), "");
@@ -94,7 +94,7 @@ TEST_F(ContainerdTest, InTheNodesNetworkTheRunnerGivesTheAddress) {
   EXPECT_EQ(sandbox.hostname, "");
 }
 
-TEST_F(ContainerdTest, APodKeepsItsSysctlsButNotThoseThatWouldBeTheNodes) {
+TEST_F(ContainerdTest, NodeNetworkPodLosesNetworkSysctls) {
   const auto sysctls = [&](const ContainerConfig& wanted) {
     EXPECT_TRUE(start(wanted).ok());
     std::set<std::string> names;
@@ -115,7 +115,7 @@ TEST_F(ContainerdTest, APodKeepsItsSysctlsButNotThoseThatWouldBeTheNodes) {
 
 // Field 13 masked_paths, 14 readonly_paths of LinuxContainerSecurityContext: a runtime hides only
 // the paths that it is given.
-TEST_F(ContainerdTest, WhatBelongsToTheMachineIsHiddenUnlessThePodMayHaveIt) {
+TEST_F(ContainerdTest, MachinePathsAreHiddenUnlessPrivilegedOrUnmasked) {
   int attempt = 0;
   const auto paths = [&](std::uint32_t field, const Security& security) {
     ContainerConfig wanted = config("c", ++attempt);
@@ -135,7 +135,7 @@ TEST_F(ContainerdTest, WhatBelongsToTheMachineIsHiddenUnlessThePodMayHaveIt) {
 }
 
 // Field 15 seccomp: a present but empty message means the runtime's default profile.
-TEST_F(ContainerdTest, ASeccompProfileIsPassedOnAndWithoutOneThereIsNone) {
+TEST_F(ContainerdTest, SeccompProfileIsSentOnlyIfConfigured) {
   ContainerConfig wanted = config();
   EXPECT_THAT(fields(sent(wanted), {15, 2, 15}), IsEmpty());
   wanted.name.attempt = 1;
@@ -146,7 +146,7 @@ TEST_F(ContainerdTest, ASeccompProfileIsPassedOnAndWithoutOneThereIsNone) {
 
 // Field 1 of LinuxPodSandboxConfig. With systemd, runc accepts only NAME.slice; with cgroupfs that
 // is an ordinary name.
-TEST_F(ContainerdTest, CgroupsAreNamedAsContainerdMakesThem) {
+TEST_F(ContainerdTest, CgroupParentMatchesContainerdConfig) {
   const std::string systemd =
       R"({"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": {"options": {"SystemdCgroup": true}}}}})";
   const std::string other =
@@ -181,7 +181,7 @@ TEST_F(ContainerdTest, CgroupsAreNamedAsContainerdMakesThem) {
   }
 }
 
-TEST_F(ContainerdTest, AGroupAloneComesWithTheImagesUser) {
+TEST_F(ContainerdTest, GroupWithoutUserUsesUserOfTheImage) {
   int attempt = 0;
   const auto user = [&](std::optional<int> uid, const std::string& name) {
     runtime_.set_image_user(uid, name);
@@ -200,14 +200,14 @@ TEST_F(ContainerdTest, AGroupAloneComesWithTheImagesUser) {
   EXPECT_EQ(user(std::nullopt, ""), "0");
 }
 
-TEST_F(ContainerdTest, WhileContainerdStartsItIsAway) {
+TEST_F(ContainerdTest, StartingContainerdIsUnavailable) {
   runtime_.fail_next("ImageStatus", Fault::kNotDone,
                      Error(Code::kInternal, "UNKNOWN: server is not initialized yet"));
   EXPECT_EQ(driver_->check_image("web").error().code(), Code::kUnavailable);
   EXPECT_TRUE(driver_->check_image("web").ok());
 }
 
-TEST_F(ContainerdTest, ASandboxInAnotherNetworkThanWantedIsReplaced) {
+TEST_F(ContainerdTest, SandboxInWrongNetworkIsReplaced) {
   driver_->on_exit([] {});
   const auto id = start(config());
   ASSERT_TRUE(id.ok());
@@ -220,7 +220,7 @@ TEST_F(ContainerdTest, ASandboxInAnotherNetworkThanWantedIsReplaced) {
   EXPECT_EQ(runtime_.sandboxes().begin()->second.network, 2);
 }
 
-TEST_F(ContainerdTest, WithoutANetworkForPodsTheErrorNamesTheWaysOut) {
+TEST_F(ContainerdTest, MissingPodNetworkErrorNamesTheFlag) {
   runtime_.fail_next("RunPodSandbox", Fault::kNotDone,
                      Error(Code::kInternal, "cni plugin not initialized"));
   const auto address = driver_->prepare_pod(config().pod);
@@ -229,7 +229,7 @@ TEST_F(ContainerdTest, WithoutANetworkForPodsTheErrorNamesTheWaysOut) {
   EXPECT_THAT(address.error().message(), HasSubstr("--pod-network node"));
 }
 
-TEST_F(ContainerdTest, AnEndIsToldWithItsCodeAndWakesTheRunner) {
+TEST_F(ContainerdTest, ExitIsReportedWithCodeAndWakesTheRunner) {
   std::atomic<int> wakes = 0;
   driver_->on_exit([&] { ++wakes; });
   const auto id = start(config());
@@ -244,7 +244,7 @@ TEST_F(ContainerdTest, AnEndIsToldWithItsCodeAndWakesTheRunner) {
   EXPECT_EQ(exit->reason, "");
 }
 
-TEST_F(ContainerdTest, OutOfMemoryKeepsItsReasonAndWhatNobodySawIsUnknown) {
+TEST_F(ContainerdTest, OomReasonIsKeptAndUnobservedExitIsUnknown) {
   driver_->on_exit([] {});
   auto id = start(config());
   runtime_.end(*id, 137, "OOMKilled");
@@ -258,7 +258,7 @@ TEST_F(ContainerdTest, OutOfMemoryKeepsItsReasonAndWhatNobodySawIsUnknown) {
   EXPECT_FALSE(driver_->poll("", config().name)->known);
 }
 
-TEST_F(ContainerdTest, WhileContainerdIsAwayItsContainersCountAsRunning) {
+TEST_F(ContainerdTest, ContainersCountAsRunningDuringContainerdOutage) {
   driver_->on_exit([] {});
   const auto id = start(config());
   life();
@@ -269,7 +269,7 @@ TEST_F(ContainerdTest, WhileContainerdIsAwayItsContainersCountAsRunning) {
   EXPECT_FALSE(driver_->poll(*id, config().name));
 }
 
-TEST_F(ContainerdTest, TerminateLeavesTimeAndKillDoesNot) {
+TEST_F(ContainerdTest, TerminateMayBeIgnoredAndKillMayNot) {
   runtime_.set_obeys_terminate(false);
   driver_->on_exit([] {});
   const auto id = start(config());
@@ -284,7 +284,7 @@ TEST_F(ContainerdTest, TerminateLeavesTimeAndKillDoesNot) {
   EXPECT_EQ(wait_exit(*next, config("c", 1).name).code, 143);
 }
 
-TEST_F(ContainerdTest, ASignalThatContainerdDidNotTakeIsSentAgain) {
+TEST_F(ContainerdTest, FailedStopSignalIsRetried) {
   driver_->on_exit([] {});
   const auto id = start(config());
   runtime_.fail_next("StopContainer", Fault::kNotDone);
@@ -292,7 +292,7 @@ TEST_F(ContainerdTest, ASignalThatContainerdDidNotTakeIsSentAgain) {
   EXPECT_EQ(wait_exit(*id, config().name).code, 143);
 }
 
-TEST_F(ContainerdTest, ADriverThatIsDestroyedDoesNotWaitForContainersThatDoNotEnd) {
+TEST_F(ContainerdTest, DestructorDoesNotWaitForContainers) {
   runtime_.set_obeys_terminate(false);
   const auto id = start(config());
   driver_->stop(*id, config().name, StopSignal::kTerminate);
@@ -302,7 +302,7 @@ TEST_F(ContainerdTest, ADriverThatIsDestroyedDoesNotWaitForContainersThatDoNotEn
   EXPECT_THAT(runtime_.running(), ElementsAre(*id));
 }
 
-TEST_F(ContainerdTest, TheNextLifeFindsWhatRunsAndNotWhatIsAnothers) {
+TEST_F(ContainerdTest, RestartedDriverFindsOwnContainersOnly) {
   const auto id = start(config("a", 2));
   const auto ended = start(config("b"));
   runtime_.end(*ended, 0);
@@ -324,7 +324,7 @@ TEST_F(ContainerdTest, TheNextLifeFindsWhatRunsAndNotWhatIsAnothers) {
   EXPECT_EQ(driver_->poll(*ended, config("b").name)->code, 0);  // containerd remembers
 }
 
-TEST_F(ContainerdTest, ASandboxThatEndedIsReplacedAndItsContainersEndFirst) {
+TEST_F(ContainerdTest, EndedSandboxIsReplacedAfterItsContainers) {
   driver_->on_exit([] {});
   const auto id = start(config());
   const std::string before = runtime_.containers().at(*id).sandbox;
@@ -340,7 +340,7 @@ TEST_F(ContainerdTest, ASandboxThatEndedIsReplacedAndItsContainersEndFirst) {
   EXPECT_TRUE(driver_->start(config("c", 1)).ok());
 }
 
-TEST_F(ContainerdTest, ARestartLeavesOneRecordOfEachContainer) {
+TEST_F(ContainerdTest, ContainerRestartsLeaveOneRecord) {
   driver_->on_exit([] {});
   for (int attempt = 0; attempt < 4; ++attempt) {
     const auto id = start(config("c", attempt));
@@ -351,7 +351,7 @@ TEST_F(ContainerdTest, ARestartLeavesOneRecordOfEachContainer) {
   EXPECT_THAT(runtime_.containers(), SizeIs(1));
 }
 
-TEST_F(ContainerdTest, ImagesAreAskedForAndWhatIsMissingSaysHowToImportIt) {
+TEST_F(ContainerdTest, MissingImageErrorExplainsTheImport) {
   EXPECT_TRUE(driver_->check_image("web").ok());
   EXPECT_TRUE(driver_->check_image("docker.io/library/web:latest").ok());
   const Status missing = driver_->check_image("varda-serve");
@@ -367,7 +367,7 @@ TEST_F(ContainerdTest, ImagesAreAskedForAndWhatIsMissingSaysHowToImportIt) {
   EXPECT_EQ(driver_->check_image("web").error().code(), Code::kUnavailable);
 }
 
-TEST_F(ContainerdTest, NamesOfImagesAreCompletedAsContainerdDoes) {
+TEST_F(ContainerdTest, ImageNamesAreCompletedLikeContainerd) {
   const std::pair<const char*, const char*> cases[] = {
       {"web", "docker.io/library/web:latest"},
       {"web:1", "docker.io/library/web:1"},
@@ -380,7 +380,7 @@ TEST_F(ContainerdTest, NamesOfImagesAreCompletedAsContainerdDoes) {
   for (const auto& [name, full] : cases) EXPECT_EQ(cri_image_name(name), full);
 }
 
-TEST_F(ContainerdTest, WhoMustNotBeRootIsNotStartedAsRoot) {
+TEST_F(ContainerdTest, NonRootContainerIsNotStartedAsRoot) {
   ContainerConfig wanted = config();
   wanted.security.must_not_be_root = true;
   EXPECT_THAT(start(wanted).error().message(), HasSubstr("image will run as root"));
@@ -396,7 +396,7 @@ TEST_F(ContainerdTest, WhoMustNotBeRootIsNotStartedAsRoot) {
   EXPECT_TRUE(start(wanted).ok());
 }
 
-TEST_F(ContainerdTest, CommandsRunInTheContainerThatIsMeant) {
+TEST_F(ContainerdTest, ExecRunsInTheNamedContainer) {
   EXPECT_EQ(driver_->exec(Context::background(), config(), {"true"}).error().code(),
             Code::kNotFound);
   ASSERT_TRUE(start(config()).ok());
@@ -408,7 +408,7 @@ TEST_F(ContainerdTest, CommandsRunInTheContainerThatIsMeant) {
 
 // Every modifying call fails once, without effect or with its answer lost; then the test retries
 // like the runner.
-TEST_F(ContainerdTest, NoFailedCallLeavesAContainerDoubledOrAPodBehind) {
+TEST_F(ContainerdTest, FailedCallLeavesNoDuplicateOrLeftover) {
   for (const char* method : {"ListPodSandbox", "RunPodSandbox", "PodSandboxStatus",
                              "ListContainers", "ImageStatus", "CreateContainer", "StartContainer",
                              "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"}) {
@@ -442,7 +442,7 @@ TEST_F(ContainerdTest, NoFailedCallLeavesAContainerDoubledOrAPodBehind) {
   }
 }
 
-TEST_F(ContainerdTest, AStartWhoseAnswerWasLostIsTakenOver) {
+TEST_F(ContainerdTest, StartWithLostAnswerIsAdopted) {
   ASSERT_TRUE(driver_->prepare_pod(config().pod).ok());
   runtime_.fail_next("StartContainer", Fault::kAnswerLost);
   runtime_.fail_next("ContainerStatus", Fault::kNotDone);
@@ -452,7 +452,7 @@ TEST_F(ContainerdTest, AStartWhoseAnswerWasLostIsTakenOver) {
   EXPECT_THAT(runtime_.containers(), SizeIs(1));
 }
 
-TEST_F(ContainerdTest, AStartWhoseAnswerWasLostIsTakenOverAlsoWhenItHasEnded) {
+TEST_F(ContainerdTest, EndedStartWithLostAnswerIsAdopted) {
   driver_->on_exit([] {});
   ASSERT_TRUE(driver_->prepare_pod(config().pod).ok());
   runtime_.fail_next("StartContainer", Fault::kAnswerLost);
@@ -464,7 +464,7 @@ TEST_F(ContainerdTest, AStartWhoseAnswerWasLostIsTakenOverAlsoWhenItHasEnded) {
   EXPECT_EQ(wait_exit(ran, config().name).code, 6);
 }
 
-TEST_F(ContainerdTest, WhatCouldNotBeStartedHasNotRun) {
+TEST_F(ContainerdTest, ContainerThatFailedToStartIsReplaced) {
   ASSERT_TRUE(driver_->prepare_pod(config().pod).ok());
   runtime_.fail_next("StartContainer", Fault::kNotDone, Error(Code::kInternal, "no such program"));
   runtime_.fail_next("RemoveContainer", Fault::kNotDone);
@@ -476,7 +476,7 @@ TEST_F(ContainerdTest, WhatCouldNotBeStartedHasNotRun) {
   EXPECT_THAT(runtime_.running(), SizeIs(1));
 }
 
-TEST_F(ContainerdTest, WhatWasOnlyCreatedIsMadeAnew) {
+TEST_F(ContainerdTest, CreatedContainerIsReplacedAfterDriverRestart) {
   ASSERT_TRUE(driver_->prepare_pod(config().pod).ok());
   runtime_.fail_next("StartContainer", Fault::kNotDone);
   runtime_.fail_next("RemoveContainer", Fault::kNotDone);
@@ -513,7 +513,7 @@ class ContainerdSocketTest : public ContainerdTest {
   std::string socket_;
 };
 
-TEST_F(ContainerdSocketTest, WithoutContainerdTheErrorNamesSocketAndFlag) {
+TEST_F(ContainerdSocketTest, MissingContainerdErrorNamesSocketAndFlag) {
   const auto driver =
       make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
   ASSERT_FALSE(driver.ok());
@@ -522,7 +522,7 @@ TEST_F(ContainerdSocketTest, WithoutContainerdTheErrorNamesSocketAndFlag) {
   EXPECT_THAT(driver.error().message(), HasSubstr("--containerd-socket"));
 }
 
-TEST_F(ContainerdSocketTest, WithoutCriTheErrorSaysSo) {
+TEST_F(ContainerdSocketTest, MissingCriServiceIsReported) {
   const net::testing::GrpcServer server(socket_, [](const net::testing::GrpcCall&) {
     return net::testing::GrpcReply::error(12, "unknown service runtime.v1.RuntimeService");
   });
@@ -533,7 +533,7 @@ TEST_F(ContainerdSocketTest, WithoutCriTheErrorSaysSo) {
   EXPECT_THAT(driver.error().message(), HasSubstr("does not serve CRI"));
 }
 
-TEST_F(ContainerdSocketTest, WhatADriverStartedEndsWithoutItByItsNote) {
+TEST_F(ContainerdSocketTest, EndContainersWorksWithoutADriver) {
   const auto server = serve();
   auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
   ASSERT_TRUE(driver.ok()) << driver.error();
@@ -549,7 +549,7 @@ TEST_F(ContainerdSocketTest, WhatADriverStartedEndsWithoutItByItsNote) {
   EXPECT_EQ(end_containers(root_, seconds(1)).value(), 0u);
 }
 
-TEST_F(ContainerdSocketTest, APodThatDoesNotEndIsNamedAndKeepsNoOther) {
+TEST_F(ContainerdSocketTest, StuckPodIsNamedAndOthersAreRemoved) {
   auto server = serve();
   auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
   ASSERT_TRUE(driver.ok()) << driver.error();
@@ -582,7 +582,7 @@ TEST_F(ContainerdSocketTest, APodThatDoesNotEndIsNamedAndKeepsNoOther) {
   EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
 }
 
-TEST_F(ContainerdSocketTest, ANodeThatGoesBackToProcessesLeavesNothingInContainerd) {
+TEST_F(ContainerdSocketTest, SwitchToProcessDriverRemovesContainerdPods) {
   const auto server = serve();
   auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
   ASSERT_TRUE(driver.ok()) << driver.error();

@@ -75,7 +75,7 @@ class ContainerdPods : public ContainerdTest {
 
 constexpr const char* kPlain = "{containers: [{name: c, image: web}]}";
 
-TEST_F(ContainerdPods, APodHasItsSandboxsAddressAndLeavesNothing) {
+TEST_F(ContainerdPods, PodUsesSandboxAddressAndLeavesNothing) {
   runner_->set_desired({pod("web", kPlain)});
   ASSERT_TRUE(until_ready());
   EXPECT_EQ(host_.status("web")["podIP"], Json("10.1.0.1"));
@@ -88,7 +88,7 @@ TEST_F(ContainerdPods, APodHasItsSandboxsAddressAndLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(directory()));
 }
 
-TEST_F(ContainerdPods, AContainerThatEndsIsStartedAgain) {
+TEST_F(ContainerdPods, EndedContainerIsRestarted) {
   runner_->set_desired({pod("web", kPlain)});
   ASSERT_TRUE(until_ready());
   runtime_.end(runtime_.running().front(), 9);
@@ -96,7 +96,7 @@ TEST_F(ContainerdPods, AContainerThatEndsIsStartedAgain) {
   EXPECT_EQ(host_.status("web").at("containerStatuses/0/lastState/terminated/exitCode"), Json(9));
 }
 
-TEST_F(ContainerdPods, ARunnerThatWasKilledFindsItsContainersAgain) {
+TEST_F(ContainerdPods, KilledRunnerFindsItsContainers) {
   runner_->set_desired({pod("web", kPlain)});
   ASSERT_TRUE(until_ready());
   const std::string id = runtime_.running().front();
@@ -107,7 +107,7 @@ TEST_F(ContainerdPods, ARunnerThatWasKilledFindsItsContainersAgain) {
   EXPECT_EQ(host_.status("web").at("containerStatuses/0/lastState/terminated/exitCode"), Json(4));
 }
 
-TEST_F(ContainerdPods, AnEndWhileNobodyWatchedKeepsItsCode) {
+TEST_F(ContainerdPods, UnobservedExitKeepsItsCode) {
   runner_->set_desired({pod("web", "{restartPolicy: Never, containers: [{name: c, image: web}]}")});
   ASSERT_TRUE(until_ready());
   stop();
@@ -121,7 +121,7 @@ TEST_F(ContainerdPods, AnEndWhileNobodyWatchedKeepsItsCode) {
 
 // A runner was killed between a start and its record, or the answer was lost: the container it
 // finds has exited already.
-TEST_F(ContainerdPods, AJobRunsOnceWhateverWasRecordedOfItsStart) {
+TEST_F(ContainerdPods, JobRunsOnceDespiteIncompleteStartRecord) {
   const Json job = pod("web", "{restartPolicy: Never, containers: [{name: c, image: web}]}");
   for (const auto& [state, attempt] : {std::pair("starting", 0), std::pair("waiting", -1)}) {
     SCOPED_TRACE(state);
@@ -150,7 +150,7 @@ TEST_F(ContainerdPods, AJobRunsOnceWhateverWasRecordedOfItsStart) {
   }
 }
 
-TEST_F(ContainerdPods, WhatBelongsToNoRecordIsRemovedAtTheNextStart) {
+TEST_F(ContainerdPods, PodWithoutRecordIsRemovedAtStart) {
   runner_->set_desired({pod("web", kPlain)});
   ASSERT_TRUE(until_ready());
   stop();
@@ -159,7 +159,7 @@ TEST_F(ContainerdPods, WhatBelongsToNoRecordIsRemovedAtTheNextStart) {
   ASSERT_TRUE(until([&] { return runtime_.sandboxes().empty() && runtime_.containers().empty(); }));
 }
 
-TEST_F(ContainerdPods, ARunnerDoesNotOpenWhileContainerdCannotSayWhatRuns) {
+TEST_F(ContainerdPods, RunnerDoesNotOpenWhileContainerdIsDown) {
   runner_->set_desired({pod("web", kPlain)});
   ASSERT_TRUE(until_ready());
   stop();
@@ -175,7 +175,7 @@ TEST_F(ContainerdPods, ARunnerDoesNotOpenWhileContainerdCannotSayWhatRuns) {
   EXPECT_THAT(runtime_.running(), SizeIs(1));
 }
 
-TEST_F(ContainerdPods, AMissingImageIsSaidAndThePodStartsOnceItIsThere) {
+TEST_F(ContainerdPods, MissingImageIsReportedAndPodStartsAfterImport) {
   runtime_.set_images({});
   runner_->set_desired({pod("web", kPlain)});
   ASSERT_TRUE(until_status("containerStatuses/0/state/waiting/reason", Json("ErrImageNeverPull")));
@@ -186,7 +186,7 @@ TEST_F(ContainerdPods, AMissingImageIsSaidAndThePodStartsOnceItIsThere) {
   ASSERT_TRUE(until_ready());
 }
 
-TEST_F(ContainerdPods, LogsAndLastWordsAreWithoutWhatTheRuntimeAdds) {
+TEST_F(ContainerdPods, LogsAndTerminationMessageOmitCriPrefixes) {
   runner_->set_desired({pod("web",
                             "{restartPolicy: Never, containers: [{name: c, image: web, "
                             "terminationMessagePolicy: FallbackToLogsOnError}]}")});
@@ -205,7 +205,7 @@ TEST_F(ContainerdPods, LogsAndLastWordsAreWithoutWhatTheRuntimeAdds) {
             Json("hello\nlong line\n"));
 }
 
-TEST_F(ContainerdPods, TheMessageAContainerLeavesIsInItsStatus) {
+TEST_F(ContainerdPods, TerminationMessageIsInTheStatus) {
   runner_->set_desired({pod("web",
                             "{restartPolicy: Never, containers: [{name: c, image: web, "
                             "terminationMessagePath: /said}]}")});
@@ -221,7 +221,7 @@ TEST_F(ContainerdPods, TheMessageAContainerLeavesIsInItsStatus) {
 
 // Every call fails once in a pod's life, also if the runner is killed right after; the result is
 // the same.
-TEST_F(ContainerdPods, NoFailureOfOneCallKeepsAPodFromRunningOrFromGoing) {
+TEST_F(ContainerdPods, FailedRuntimeCallBlocksNeitherStartNorRemoval) {
   for (const char* method : {"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer",
                              "StopPodSandbox", "RemovePodSandbox"}) {
     for (const Fault fault : {Fault::kNotDone, Fault::kAnswerLost}) {

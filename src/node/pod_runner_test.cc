@@ -88,7 +88,7 @@ class Pods : public ::testing::Test {
 
 constexpr const char* kPlain = "containers: [{name: c, image: app, args: ['--at', '$(POD_IP)']}]";
 
-TEST_F(Pods, RunningPodIsReadyAndHasAnAddressOfItsOwn) {
+TEST_F(Pods, RunningPodIsReadyWithUniqueAddress) {
   desire({pod("web", kPlain), pod("other", kPlain)});
   EXPECT_EQ(phase(), "Running");
   EXPECT_EQ(condition("Ready"), "True");
@@ -105,7 +105,7 @@ TEST_F(Pods, RunningPodIsReadyAndHasAnAddressOfItsOwn) {
   EXPECT_EQ(driver_.containers.begin()->second.config.arguments.at(0), "--at");
 }
 
-TEST_F(Pods, NothingHappensAtRest) {
+TEST_F(Pods, UnchangedPodCausesNoWrites) {
   desire({pod("web", kPlain)});
   Json again = pod("web", kPlain);
   again.set("status", status());
@@ -123,7 +123,7 @@ TEST_F(Pods, NothingHappensAtRest) {
   EXPECT_EQ(driver_.starts.size(), 1u);
 }
 
-TEST_F(Pods, WhatAKillLeftOfAnAtomicWriteGoesOnOpening) {
+TEST_F(Pods, UnfinishedRecordWriteIsRemovedOnOpen) {
   desire({pod("web", "{containers: [{name: main, image: web}]}")});
   std::vector<std::filesystem::path> leftovers;
   for (const auto& directory : std::filesystem::directory_iterator(root_ / "pods")) {
@@ -181,7 +181,7 @@ TEST_F(Pods, FailedInitContainerIsRetriedOrFailsThePod) {
   EXPECT_EQ(phase("web"), "Pending");
 }
 
-TEST_F(Pods, FailureTellsTheEndOfTheLogWhereThePolicySaysSo) {
+TEST_F(Pods, FailureMessageIsLogTailIfPolicyAllows) {
   const auto fails = [&](const std::string& name, const std::string& policy, const std::string& log,
                          int code) {
     desire({pod(name, "{restartPolicy: Never, containers: [{name: " + name + ", image: app" +
@@ -271,7 +271,7 @@ TEST_F(Pods, UnsupportedImageAndMissingConfigWaitWithTheirReason) {
   EXPECT_EQ(driver_.containers.at("d-0").config.environment.at("MODE"), "fast");
 }
 
-TEST_F(Pods, MountsThatAreNotPossibleAreSaid) {
+TEST_F(Pods, UnsupportedMountIsReported) {
   driver_.fail_start = Error(Code::kUnsupported, "no namespaces here");
   desire({pod("web",
               "{volumes: [{name: v, emptyDir: {}}], containers: [{name: c, image: app, "
@@ -320,7 +320,7 @@ TEST_F(Pods, FailedLivenessRestartsTheContainer) {
   EXPECT_EQ(container()["restartCount"], Json(1));
 }
 
-TEST_F(Pods, StartupProbeHoldsTheOthersBack) {
+TEST_F(Pods, StartupProbeDelaysOtherProbes) {
   desire({pod(
       "web",
       R"({containers: [{name: c, image: app, startupProbe: {httpGet: {path: /up, port: 80}, periodSeconds: 1, failureThreshold: 9},
@@ -336,7 +336,7 @@ TEST_F(Pods, StartupProbeHoldsTheOthersBack) {
   EXPECT_EQ(prober_.probes.back().path, "/live");
 }
 
-TEST_F(Pods, DeletedPodGetsItsGraceThenTheKill) {
+TEST_F(Pods, DeletedPodIsKilledAfterItsGracePeriod) {
   driver_.obeys_terminate = false;
   desire({pod("web", kPlain)});
   Json deleted = pod("web", kPlain);
@@ -356,7 +356,7 @@ TEST_F(Pods, DeletedPodGetsItsGraceThenTheKill) {
   EXPECT_TRUE(std::filesystem::is_empty(root_ / "pods"));
 }
 
-TEST_F(Pods, ShorterGraceOfASecondDeletionCounts) {
+TEST_F(Pods, SecondDeletionShortensTheGracePeriod) {
   driver_.obeys_terminate = false;
   desire({pod("web", kPlain)});
   Json deleted = pod("web", kPlain);
@@ -369,7 +369,7 @@ TEST_F(Pods, ShorterGraceOfASecondDeletionCounts) {
   EXPECT_TRUE(host_.has_finished("web"));
 }
 
-TEST_F(Pods, PodThatIsNoLongerDesiredEnds) {
+TEST_F(Pods, UndesiredPodEnds) {
   desire({pod("web", kPlain), pod("other", kPlain)});
   desire({pod("other", kPlain)});
   EXPECT_TRUE(host_.has_finished("web"));
@@ -377,7 +377,7 @@ TEST_F(Pods, PodThatIsNoLongerDesiredEnds) {
   EXPECT_EQ(driver_.running(), 1u);
 }
 
-TEST_F(Pods, APortOfTheHostIsWaitedForUntilThePodThatEndsLetsItGo) {
+TEST_F(Pods, PodWaitsForHostPortOfEndingPod) {
   // In either order of the two pods.
   for (const auto& [old_name, new_name] : {std::pair("a", "b"), std::pair("d", "c")}) {
     driver_.obeys_terminate = false;
@@ -408,7 +408,7 @@ TEST_F(Pods, APortOfTheHostIsWaitedForUntilThePodThatEndsLetsItGo) {
   }
 }
 
-TEST_F(Pods, RestartedRunnerAdoptsWhatRunsAndStartsWhatDoesNot) {
+TEST_F(Pods, RestartedRunnerAdoptsRunningAndRestartsEndedContainers) {
   desire({pod("web", kPlain), pod("other", "{containers: [{name: d, image: app}]}")});
   const std::string ip = status()["podIP"].as_string();
   driver_.containers.erase("d-0");  // ended unobserved
@@ -422,7 +422,7 @@ TEST_F(Pods, RestartedRunnerAdoptsWhatRunsAndStartsWhatDoesNot) {
   EXPECT_EQ(runner_->desired().size(), 2u);
 }
 
-TEST_F(Pods, StartThatWasNotRecordedIsFoundOrRepeated) {
+TEST_F(Pods, UnrecordedStartIsFoundOrRepeated) {
   desire({pod("web", kPlain)});
   // The state of a runner that was killed between a start and its record.
   const auto file = root_ / "pods" / "default_web_uid-web" / "record.json";
@@ -445,7 +445,7 @@ TEST_F(Pods, StartThatWasNotRecordedIsFoundOrRepeated) {
   EXPECT_EQ(container()["restartCount"], Json(0));
 }
 
-TEST_F(Pods, AfterARebootContainersHaveEndedWhateverTheirIdsSay) {
+TEST_F(Pods, RebootEndsAllRecordedContainers) {
   desire({pod("web", kPlain)});
   const auto file = root_ / "pods" / "default_web_uid-web" / "record.json";
   Json record = codec::parse_json(os::read_file(os::real_file_system(), file).value()).value();
@@ -460,7 +460,7 @@ TEST_F(Pods, AfterARebootContainersHaveEndedWhateverTheirIdsSay) {
   EXPECT_EQ(container().at("lastState/terminated/reason"), Json("ContainerStatusUnknown"));
 }
 
-TEST_F(Pods, ContainersOfNoPodAreEnded) {
+TEST_F(Pods, ContainersWithoutPodAreEnded) {
   desire({pod("web", kPlain)});
   runner_.reset();
   std::filesystem::remove_all(root_ / "pods");
@@ -468,7 +468,7 @@ TEST_F(Pods, ContainersOfNoPodAreEnded) {
   EXPECT_EQ(driver_.running(), 0u);
 }
 
-TEST_F(Pods, StartWithoutTheApiServerTakesConfigurationFromDisk) {
+TEST_F(Pods, OfflineStartUsesConfigurationFromDisk) {
   host_.set_object("secret default/s", codec::parse_json(R"({"data":{"key":"dmFsdWU="}})").value());
   desire({pod("web",
               "{containers: [{name: c, image: app, env: [{name: K, valueFrom: {secretKeyRef: "
@@ -484,7 +484,7 @@ TEST_F(Pods, StartWithoutTheApiServerTakesConfigurationFromDisk) {
   EXPECT_EQ(driver_.containers.at("c-1").config.environment.at("K"), "value");
 }
 
-TEST_F(Pods, VolumesAreMadeAndMounted) {
+TEST_F(Pods, VolumesAreCreatedAndMounted) {
   std::filesystem::create_directories(root_ / "host");
   host_.set_object("configmap default/cm",
                    codec::parse_json(R"({"data":{"a.txt":"A","b.txt":"B"}})").value());
@@ -618,7 +618,7 @@ TEST_F(Pods, ConfigurationIsReadOnlyAndNeverWrittenThroughALink) {
   ::close(mounted);
 }
 
-TEST_F(Pods, ALogIsBoundedEverySecondAndOnceMoreWhenItsContainerHasEnded) {
+TEST_F(Pods, LogIsLimitedEverySecondAndAfterContainerExit) {
   constexpr std::uint64_t kLimit = 10u << 20;
   const auto log = root_ / "pods" / "default_web_uid-web" / "c.log";
   const auto write = [&] {
@@ -651,7 +651,7 @@ TEST_F(Pods, MissingHostPathWaitsAndIsFoundLater) {
   EXPECT_EQ(phase(), "Running");
 }
 
-TEST_F(Pods, FinishedPodOfAnEarlierLifeDoesNotRunAgain) {
+TEST_F(Pods, FinishedPodDoesNotRunAgain) {
   Json done = pod("web", kPlain);
   done.set("status", Json::object({{"phase", "Succeeded"}}));
   desire({done});
@@ -661,7 +661,7 @@ TEST_F(Pods, FinishedPodOfAnEarlierLifeDoesNotRunAgain) {
   EXPECT_TRUE(host_.has_finished("web"));
 }
 
-TEST(Expand, ReplacesKnownNamesOnly) {
+TEST(Expand, OnlyKnownVariablesAreReplaced) {
   const std::map<std::string, std::string> values = {{"A", "1"}, {"B", "two"}};
   const std::pair<const char*, const char*> cases[] = {
       {"$(A)-$(B)", "1-two"}, {"$$(A)", "$(A)"},    {"$(C)", "$(C)"}, {"$A", "$A"},
@@ -672,7 +672,7 @@ TEST(Expand, ReplacesKnownNamesOnly) {
 
 // ---- drivers with pod state besides containers
 
-TEST_F(Pods, AnImageThatIsMissingIsLookedForAgainAndAgain) {
+TEST_F(Pods, MissingImageIsRetriedWithoutMoreEvents) {
   desire({pod("web", "containers: [{name: c, image: missing}]")});
   EXPECT_EQ(container().at("state/waiting/reason"), Json("ErrImageNeverPull"));
   EXPECT_EQ(container().at("state/waiting/message"), Json("import it"));
@@ -687,7 +687,7 @@ TEST_F(Pods, AnImageThatIsMissingIsLookedForAgainAndAgain) {
   EXPECT_EQ(host_.events().size(), said);
 }
 
-TEST_F(Pods, ThePodsAddressIsTheDriversIfItGivesOne) {
+TEST_F(Pods, PodUsesAddressOfTheDriverIfPresent) {
   driver_.address = "10.1.2.3";
   desire({pod("web", kPlain)});
   EXPECT_EQ(status()["podIP"], Json("10.1.2.3"));
@@ -706,7 +706,7 @@ TEST_F(Pods, ThePodsAddressIsTheDriversIfItGivesOne) {
   EXPECT_THAT(status()["podIP"].as_string(), ::testing::StartsWith("127."));
 }
 
-TEST_F(Pods, WhatContainersShareIsTriedAgainAndIsNoContainersFailure) {
+TEST_F(Pods, SandboxFailureIsRetriedWithoutRestartCount) {
   driver_.fail_pod = Error(Code::kUnavailable, "no network yet");
   desire({pod("web", kPlain)});
   EXPECT_EQ(container().at("state/waiting/reason"), Json("ContainerCreating"));
@@ -717,7 +717,7 @@ TEST_F(Pods, WhatContainersShareIsTriedAgainAndIsNoContainersFailure) {
   EXPECT_EQ(container()["restartCount"], Json(0));
 }
 
-TEST_F(Pods, APodIsFinishedOnceNothingOfItIsLeft) {
+TEST_F(Pods, PodFinishesOnlyAfterCompleteRemoval) {
   desire({pod("web", kPlain)});
   driver_.fail_removal = Error(Code::kUnavailable, "later");
   desire({});
@@ -730,7 +730,7 @@ TEST_F(Pods, APodIsFinishedOnceNothingOfItIsLeft) {
   EXPECT_THAT(driver_.left, IsEmpty());
 }
 
-TEST_F(Pods, APodThatHasRunToItsEndKeepsItsDirectoryAndNothingElse) {
+TEST_F(Pods, CompletedPodKeepsOnlyItsDirectory) {
   desire({pod("web", "{restartPolicy: Never, containers: [{name: c, image: app}]}")});
   driver_.fail_removal = Error(Code::kUnavailable, "later");
   driver_.end("c-0", 0);
@@ -746,7 +746,7 @@ TEST_F(Pods, APodThatHasRunToItsEndKeepsItsDirectoryAndNothingElse) {
   EXPECT_EQ(driver_.removed.size(), removals);
 }
 
-TEST_F(Pods, TheMessageOfAContainerWithARootOfItsOwnIsAFile) {
+TEST_F(Pods, IsolatedContainerGetsTerminationMessageFile) {
   driver_.isolates = true;
   desire({pod("web", "{restartPolicy: Never, containers: [{name: c, image: app}]}")});
   const auto& mounts = driver_.containers.at("c-0").config.mounts;

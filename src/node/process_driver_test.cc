@@ -132,7 +132,7 @@ class Processes : public ::testing::Test {
   std::jthread thread_;
 };
 
-TEST_F(Processes, EnvironmentIsTheSpecsAndLittleElse) {
+TEST_F(Processes, EnvironmentComesFromTheSpec) {
   Json wanted = pod("web", "pwd; env; echo done",
                     ", env: [{name: MODE, value: fast}, {name: WHO, valueFrom: {fieldRef: "
                     "{fieldPath: metadata.name}}}]");
@@ -149,7 +149,7 @@ TEST_F(Processes, EnvironmentIsTheSpecsAndLittleElse) {
   EXPECT_THAT(text, Not(HasSubstr("USER=")));
 }
 
-TEST_F(Processes, KilledContainerComesBackAndItsChildrenAreGone) {
+TEST_F(Processes, KilledContainerIsRestartedAndItsChildrenEnd) {
   runner_->set_desired({pod("web", "setsid sleep 1000 & sleep 1000 & echo up $$; wait")});
   ASSERT_TRUE(host_.wait_for("web", is_ready));
   ASSERT_TRUE(wrote("web", "up"));
@@ -167,7 +167,7 @@ TEST_F(Processes, KilledContainerComesBackAndItsChildrenAreGone) {
   EXPECT_THAT(log("web", {.run = LogOptions::Run::kPrevious}), HasSubstr("up"));
 }
 
-TEST_F(Processes, UnknownImageAndUnknownCommandSaySo) {
+TEST_F(Processes, UnknownImageAndCommandAreReported) {
   Json unknown = pod("web", "true");
   unknown["spec"]["containers"].array_items().at(0).set("image", "nginx:1.25");
   Json wrong = pod("other", "true", ", command: [no-such-program]");
@@ -182,7 +182,7 @@ TEST_F(Processes, UnknownImageAndUnknownCommandSaySo) {
   }));
 }
 
-TEST_F(Processes, ExecAndTcpProbesReachTheContainer) {
+TEST_F(Processes, ExecProbeMakesPodReadyAndClosedTcpPortDoesNot) {
   Json wanted = pod("web", "touch ready; sleep 1000",
                     ", readinessProbe: {exec: {command: [test, -f, ready]}, periodSeconds: 1}");
   runner_->set_desired({wanted, pod("closed", "sleep 1000",
@@ -191,7 +191,7 @@ TEST_F(Processes, ExecAndTcpProbesReachTheContainer) {
   EXPECT_FALSE(is_ready(host_.status("closed")));
 }
 
-TEST_F(Processes, GracefulEndRunsTrapsAndAStubbornOneIsKilled) {
+TEST_F(Processes, TerminateRunsTrapsAndStubbornContainerIsKilled) {
   runner_->set_desired(
       {pod("polite", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"),
        pod("stubborn", "trap '' TERM; echo up; while :; do sleep 0.05; done")});
@@ -205,7 +205,7 @@ TEST_F(Processes, GracefulEndRunsTrapsAndAStubbornOneIsKilled) {
             Json(137));
 }
 
-TEST_F(Processes, RunnerThatStopsLeavesContainersAndTheNextAdoptsThem) {
+TEST_F(Processes, NextRunnerAdoptsContainersOfStoppedRunner) {
   runner_->set_desired({pod("web", "echo up; sleep 1000")});
   ASSERT_TRUE(host_.wait_for("web", is_ready));
   const Json before = host_.status("web");
@@ -242,7 +242,7 @@ TEST_F(Processes, MountsAppearAtTheirPath) {
 }
 
 // The runner's directory holds credentials and other pods' secrets.
-TEST_F(Processes, PodWithoutMountsSeesNothingOfTheRunnersDirectory) {
+TEST_F(Processes, PodWithoutMountsCannotReadRunnerDirectory) {
   std::ofstream(root_ / "tokens.json") << "very secret\n";
   Json wanted = pod("web", "cat " + (root_ / "tokens.json").string() + "; ls -A; ls -A " +
                                root_.string() + "; echo end");
@@ -256,7 +256,7 @@ TEST_F(Processes, PodWithoutMountsSeesNothingOfTheRunnersDirectory) {
   EXPECT_THAT(text, Not(HasSubstr("secret")));
 }
 
-TEST_F(Processes, SpecsPromisesAreKept) {
+TEST_F(Processes, SecurityContextIsEnforced) {
   if (!private_root_possible()) GTEST_SKIP() << "no namespaces here";
   Json wanted =
       pod("web",
@@ -284,7 +284,7 @@ TEST_F(Processes, SpecsPromisesAreKept) {
   EXPECT_TRUE(text.ends_with("a\nb\nweb")) << text;
 }
 
-TEST_F(Processes, PromiseThatCannotBeKeptIsRefused) {
+TEST_F(Processes, UnenforceableSecurityContextIsRefused) {
   const bool root = ::geteuid() == 0;
   runner_->set_desired({pod(
       "web", "true",
@@ -299,7 +299,7 @@ TEST_F(Processes, PromiseThatCannotBeKeptIsRefused) {
 
 // A separate runner process is killed at seeded moments. A pod never has more than one container,
 // and in the end none is left.
-TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
+TEST_F(Processes, KilledRunnerLeavesNoDuplicateOrLeakedContainers) {
   stop_runner();
   const auto rng = seeded_rng(11);
   const std::vector<Json> pods = {pod("a", "sleep 1000"), pod("b", "sleep 0.02; exit 1"),
@@ -331,7 +331,7 @@ TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
   EXPECT_TRUE(host_.wait_for("d", is_ready));
 }
 
-TEST_F(Processes, LogFollowsUntilTheContainerEnds) {
+TEST_F(Processes, LogStreamFollowsUntilTheContainerEnds) {
   Json wanted =
       pod("web", "i=0; while [ $i -lt 5 ]; do echo line $i; i=$((i+1)); sleep 0.05; done");
   wanted["spec"].set("restartPolicy", "Never");
@@ -360,7 +360,7 @@ TEST_F(Processes, LogFollowsUntilTheContainerEnds) {
   EXPECT_EQ(text, "line 0\nline 1\nline 2\nline 3\nline 4\n");
 }
 
-TEST_F(Processes, ContainersAreEndedWithoutARunner) {
+TEST_F(Processes, EndContainersWorksWithoutARunner) {
   runner_->set_desired(
       {pod("web", "setsid sleep 1000 & trap '' TERM; echo up; while :; do sleep 0.05; done")});
   ASSERT_TRUE(wrote("web", "up"));
@@ -374,7 +374,7 @@ TEST_F(Processes, ContainersAreEndedWithoutARunner) {
   }));
 }
 
-TEST(Probes, HttpSucceedsBelow400AndSaysTheStatusAbove) {
+TEST(Probes, HttpProbeSucceedsBelow400AndReportsOtherStatus) {
   const auto driver = make_process_driver({});
   const auto prober = make_prober(*driver);
   auto server = net::Server::create({}, net::inline_handler([](const net::Request& request) {
@@ -412,7 +412,7 @@ TEST(Probes, HttpSucceedsBelow400AndSaysTheStatusAbove) {
   EXPECT_NE(probe("/ok", server->port()), "ok");
 }
 
-TEST(Logs, TailLimitAndRotation) {
+TEST(Logs, TailAndLimitSpanRotatedLogs) {
   std::string pattern = ::testing::TempDir() + "logs_test_XXXXXX";
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   const os::Path directory = pattern;
@@ -456,7 +456,7 @@ class RotatedLogs : public ::testing::Test {
   os::Path directory_;
 };
 
-TEST_F(RotatedLogs, OfALogThatOutgrewItsLimitTheLastWholeLinesStay) {
+TEST_F(RotatedLogs, RotationKeepsTheLastWholeLines) {
   std::string text;
   for (int i = 0; i < 20000; ++i) text += "line " + std::to_string(i) + "\n";
   for (const std::uint64_t limit : {50u, 1000u, 150000u}) {
@@ -480,7 +480,7 @@ TEST_F(RotatedLogs, OfALogThatOutgrewItsLimitTheLastWholeLinesStay) {
   EXPECT_EQ(std::filesystem::file_size(directory_ / "other"), text.size());
 }
 
-TEST_F(RotatedLogs, AFastWriterCannotMakeMoreOfItThanTheLimit) {
+TEST_F(RotatedLogs, FastWriterCannotExceedTheLimit) {
   constexpr std::uint64_t kLimit = 100000, kTotal = 20u << 20;
   std::atomic<bool> wrote{false};
   std::jthread writer([&] {
@@ -499,7 +499,7 @@ TEST_F(RotatedLogs, AFastWriterCannotMakeMoreOfItThanTheLimit) {
   EXPECT_LE(std::filesystem::file_size(log()), kLimit);
 }
 
-TEST_F(RotatedLogs, AreReadInPiecesHoweverLargeTheyAre) {
+TEST_F(RotatedLogs, LargeLogsAreReadInPieces) {
   const std::string lines = std::string(1023, 'o') + "\n";
   {
     std::ofstream out(older());
@@ -522,7 +522,7 @@ TEST_F(RotatedLogs, AreReadInPiecesHoweverLargeTheyAre) {
   EXPECT_EQ(read({.tail_lines = 2001}), 2000 * lines.size() + 7);
 }
 
-TEST(Images, NamesAndFlags) {
+TEST(Images, ImageNamesAndFlagsAreParsed) {
   EXPECT_EQ(image_base_name("varda-serve"), "varda-serve");
   EXPECT_EQ(image_base_name("localhost:5000/a/varda-serve:1.2@sha256:00"), "varda-serve");
   EXPECT_EQ(parse_image_flag("a=/bin/a b c").value(),

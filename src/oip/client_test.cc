@@ -50,7 +50,7 @@ net::Response serve(const net::Request& request) {
   return response;
 }
 
-TEST(Client, PredictsImagesThroughAnyHttpClient) {
+TEST(Client, ClientPredictsImagesThroughAnyHttpClient) {
   const auto http = net::loopback(net::inline_handler(serve));
   const Client client(*http, "http://server/");
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
@@ -91,7 +91,7 @@ net::Response serve_files(const net::Request& request) {
   return {200, {}, write_infer_response({"files", "1", "", outputs}, {}).body, nullptr};
 }
 
-TEST(Client, SendsFilesToModelsThatTakeThemAndReadsTheirLabels) {
+TEST(Client, FilesAreSentToFileModelsAndLabelsAreRead) {
   const auto http = net::loopback(net::inline_handler(serve_files));
   const Client client(*http, "http://server/");
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
@@ -137,7 +137,7 @@ net::Response serve_boxes(const net::Request& request) {
   return {200, {}, write_infer_response({"boxes", "1", "", outputs}, {}).body, nullptr};
 }
 
-TEST(Client, ReadsEveryDetectionWithItsBox) {
+TEST(Client, EveryDetectionIsReadWithItsBox) {
   const auto http = net::loopback(net::inline_handler(serve_boxes));
   const Client client(*http, "http://server/");
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
@@ -155,14 +155,14 @@ TEST(Client, ReadsEveryDetectionWithItsBox) {
   EXPECT_TRUE(none.detections->empty());
 }
 
-TEST(Client, ErrorsCarryTheServersWords) {
+TEST(Client, ErrorsContainTheMessageOfTheServer) {
   const auto http = net::loopback(net::inline_handler(serve));
   const Client client(*http, "http://server");
   EXPECT_EQ(client.metadata(Context::background(), "other").error(),
             Error(Code::kNotFound, "there is no such model"));
 }
 
-TEST(Top, PicksTheBestOfItsRow) {
+TEST(Top, TopReturnsTheHighestScoreOfARow) {
   const std::array<float, 6> values = {0.1f, 0.7f, 0.2f, 0.5f, 0.2f, 0.3f};
   const Tensor scores = Tensor::of<float>(DType::kFp32, {2, 3}, values).value();
   EXPECT_EQ(top(scores, 0, {})->label, "1");
@@ -178,7 +178,7 @@ TEST(Images, IdxFilesOfTheExampleAreRead) {
   EXPECT_EQ(parse_labels(digits("test-labels.idx1-ubyte"))->size(), 360u);
 }
 
-TEST(Images, PngHoldsTheSamePixelsAsTheIdxFile) {
+TEST(Images, PngAndIdxFilesHoldTheSamePixels) {
   const Images all = parse_images(digits("test-images.idx3-ubyte")).value();
   const std::vector<int> labels = parse_labels(digits("test-labels.idx1-ubyte")).value();
   for (int digit = 0; digit < 10; ++digit) {
@@ -191,7 +191,7 @@ TEST(Images, PngHoldsTheSamePixelsAsTheIdxFile) {
   }
 }
 
-TEST(Images, TornOrForeignFilesAreRefused) {
+TEST(Images, TruncatedAndForeignFilesAreRefused) {
   const std::string idx = digits("test-images.idx3-ubyte"), png = digits("png/digit-0.png");
   EXPECT_EQ(parse_images("hello").error().message(),
             "neither a JPEG, a PNG nor an IDX file of images");
@@ -208,7 +208,7 @@ TEST(Images, TornOrForeignFilesAreRefused) {
     EXPECT_FALSE(parse_images(png.substr(0, cut)).ok()) << cut;
 }
 
-TEST(Images, ModelsThatTakeFilesGetTheFileThatItWas) {
+TEST(Images, FileModelsGetTheOriginalFile) {
   const std::string png = digits("png/digit-0.png");
   const Images file = parse_images(png).value();
   EXPECT_EQ(image_tensor(file, 0, 1, {"image", DType::kBytes, {-1}})->strings().at(0), png);
@@ -220,7 +220,7 @@ TEST(Images, ModelsThatTakeFilesGetTheFileThatItWas) {
             "the model's input \"image\" takes strings in the shape [1], not [2]");
 }
 
-TEST(Images, LayoutFollowsTheModelsInput) {
+TEST(Images, LayoutFollowsTheInputOfTheModel) {
   const Images colour{1, 1, 2, 3, {10, 20, 30, 40, 50, 60}};
   const auto values = [&](const Images& images, tensor::Shape shape) {
     const Tensor t = image_tensor(images, 0, 1, {"x", DType::kUint8, std::move(shape)}).value();

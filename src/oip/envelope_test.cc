@@ -19,7 +19,7 @@ Result<Envelope> open(const std::string& json, std::optional<std::string> binary
   return open_infer_response(body, length);
 }
 
-TEST(Envelope, OtherWordsAroundTheSameTensors) {
+TEST(Envelope, ResealReplacesTheEnvelopeAndKeepsTheTensors) {
   const auto envelope =
       open(R"({"model_name":"big","model_version":"7","id":"q1","parameters":{"was":1},)"
            R"("outputs":[ {"name":"p","shape":[2],"datatype":"FP32","data":[0.10,null]} ]})")
@@ -55,7 +55,7 @@ TEST(Envelope, BinaryTensorsFollowTheNewHeader) {
   EXPECT_EQ(back.outputs[1].tensor.strings()[0], "}]");
 }
 
-TEST(Envelope, WhatIsNoAnswerOfTheProtocolIsRefused) {
+TEST(Envelope, InvalidResponsesAreRefused) {
   const std::string output = R"({"name":"p","shape":[1],"datatype":"FP32","data":[1]})";
   const std::string binary =
       R"({"name":"p","shape":[1],"datatype":"FP32","parameters":{"binary_data_size":4}})";
@@ -93,7 +93,7 @@ TEST(Envelope, WhatIsNoAnswerOfTheProtocolIsRefused) {
   EXPECT_FALSE(open(R"({"outputs":[)" + output + "]}", "abcd").ok());
 }
 
-TEST(Envelope, DataMayBeNestedAsDeepAsShapesAreAndComeBeforeThem) {
+TEST(Envelope, DataMayBeNestedLikeTheShapeAndPrecedeIt) {
   EXPECT_TRUE(
       open(
           R"({"outputs":[{"data":[[1,null],[true,4.5]],"name":"p","shape":[2,2],"datatype":"FP32"}]})")
@@ -110,7 +110,7 @@ TEST(Envelope, DataMayBeNestedAsDeepAsShapesAreAndComeBeforeThem) {
   }
 }
 
-TEST(Envelope, BytesBehindTheJsonAreAsManyAsTheShapeHas) {
+TEST(Envelope, BinaryDataMustMatchTheShape) {
   const auto of = [](const std::string& shape, const std::string& type, std::size_t bytes) {
     return open(R"({"outputs":[{"name":"p","shape":)" + shape + R"(,"datatype":")" + type +
                     R"(","parameters":{"binary_data_size":)" + std::to_string(bytes) + "}}]}",
@@ -122,7 +122,7 @@ TEST(Envelope, BytesBehindTheJsonAreAsManyAsTheShapeHas) {
   EXPECT_FALSE(of("[1000]", "FP32", 8) || of("[2]", "FP32", 9) || of("[2]", "FP64", 8));
 }
 
-TEST(Envelope, VersionsAreAsLongAsNamesAre) {
+TEST(Envelope, LongVersionsAreTruncatedAtACharacterBoundary) {
   const std::string rest =
       R"(","outputs":[{"name":"p","shape":[1],"datatype":"FP32","data":[1]}]})";
   std::string version(127, 'v');
@@ -132,7 +132,7 @@ TEST(Envelope, VersionsAreAsLongAsNamesAre) {
             128U);
 }
 
-TEST(Preamble, IsWhatTheRequestSaysOfItself) {
+TEST(Preamble, PreambleContainsIdAndTimeout) {
   const auto read = [](const std::string& text,
                        std::optional<std::string_view> length = std::nullopt) {
     const Preamble preamble = read_preamble(std::make_shared<const std::string>(text), length);
@@ -151,7 +151,7 @@ TEST(Preamble, IsWhatTheRequestSaysOfItself) {
   EXPECT_EQ(read(R"({"id":"q"})", "1000"), " -");
 }
 
-TEST(InferResponse, ParametersAreWrittenAndRead) {
+TEST(InferResponse, ParametersSurviveARoundTrip) {
   const Message message = write_infer_response(
       {"m", "1", "", {{"p", Tensor()}}, Json::object({{"tier", "edge"}, {"hard", false}})}, {});
   EXPECT_THAT(

@@ -44,7 +44,7 @@ TEST(InferRequest, DataMayComeBeforeTypeAndShape) {
   EXPECT_EQ(request.id, "a");
 }
 
-TEST(InferRequest, EveryTypeTakesItsExtremes) {
+TEST(InferRequest, EveryTypeAcceptsItsExtremes) {
   EXPECT_TRUE(parse(input("UINT64", "[2]", "[0,18446744073709551615]")).ok());
   EXPECT_EQ(parse(input("INT64", "[1]", "[-9223372036854775808]"))
                 ->inputs[0]
@@ -60,7 +60,7 @@ TEST(InferRequest, EveryTypeTakesItsExtremes) {
   EXPECT_EQ(parse(input("BYTES", "[2]", R"(["","ü\n"])"))->inputs[0].tensor.strings()[1], "ü\n");
 }
 
-TEST(InferRequest, NumbersThatDoNotFitAreNamed) {
+TEST(InferRequest, ErrorNamesNumbersOutOfRange) {
   const auto error = [](std::string_view dtype, std::string_view data) {
     return parse(input(dtype, "[1]", data)).error().message();
   };
@@ -81,7 +81,7 @@ TEST(InferRequest, NumbersThatDoNotFitAreNamed) {
   }
 }
 
-TEST(InferRequest, WhatIsWrongIsSaid) {
+TEST(InferRequest, ErrorDescribesTheInvalidPart) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "offset 0: expected '{'"},
       {"[]", "offset 0: expected '{'"},
@@ -131,7 +131,7 @@ TEST(InferRequest, WhatIsWrongIsSaid) {
   }
 }
 
-TEST(InferRequest, BinaryTensorsAreTakenInOrderAndKeepTheBodyAlive) {
+TEST(InferRequest, BinaryTensorsAreReadInOrderAndKeepTheBodyAlive) {
   const std::string json =
       R"({"inputs":[{"name":"a","datatype":"UINT8","shape":[3],"parameters":{"binary_data_size":3}},{"name":"b","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":5}}]})";
   const auto request = parse(json, std::string("abc\x01\0\0\0z", 8)).value();
@@ -139,7 +139,7 @@ TEST(InferRequest, BinaryTensorsAreTakenInOrderAndKeepTheBodyAlive) {
   EXPECT_EQ(request.inputs[1].tensor.strings()[0], "z");
 }
 
-TEST(InferRequest, BinaryLengthsMustAddUp) {
+TEST(InferRequest, BinaryLengthsMustMatchTheBody) {
   const auto body = [](int size) {
     return R"({"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":)" +
            std::to_string(size) + "}}]}";
@@ -164,7 +164,7 @@ TEST(InferRequest, EmptyTensorsOfOrdinaryShapesAreAccepted) {
   EXPECT_EQ(request.inputs[0].tensor.size(), 0u);
 }
 
-TEST(InferRequest, ParametersHaveALimit) {
+TEST(InferRequest, ParametersHaveASizeLimit) {
   const auto zeros = [](std::size_t count) {
     std::string out = "[0";
     for (std::size_t i = 1; i < count; ++i) out += ",0";
@@ -184,7 +184,7 @@ TEST(InferRequest, ParametersHaveALimit) {
   EXPECT_THAT(with(small, small, large).error().message(), HasSubstr("larger than 65536 bytes"));
 }
 
-TEST(InferRequest, BooleansAreZeroOrOne) {
+TEST(InferRequest, BooleansMustBeZeroOrOne) {
   const std::string json =
       R"({"inputs":[{"name":"a","datatype":"BOOL","shape":[3],"parameters":{"binary_data_size":3}}]})";
   EXPECT_TRUE(parse(json, std::string("\0\1\0", 3)).ok());
@@ -192,7 +192,7 @@ TEST(InferRequest, BooleansAreZeroOrOne) {
               HasSubstr("BOOL element 2 is 2, neither 0 nor 1"));
 }
 
-TEST(InferRequest, OutputsChooseTheirEncoding) {
+TEST(InferRequest, OutputParametersSelectTheEncoding) {
   const auto request =
       parse(
           R"({"parameters":{"binary_data_output":true,"timeout":2500},"outputs":[{"name":"p"},)"
@@ -203,7 +203,7 @@ TEST(InferRequest, OutputsChooseTheirEncoding) {
   EXPECT_EQ(request.timeout, std::chrono::microseconds(2500));
 }
 
-TEST(InferRequest, UnsupportedPartsOfTheProtocolSayUnsupported) {
+TEST(InferRequest, ClassificationIsUnsupported) {
   EXPECT_EQ(parse(R"({"outputs":[{"name":"p","parameters":{"classification":3}}],"inputs":[]})")
                 .error()
                 .code(),
@@ -229,7 +229,7 @@ TEST(InferRequest, WrittenRequestsReadBackTheSame) {
   EXPECT_EQ(back.outputs[1].encoding, Encoding::kJson);
 }
 
-TEST(InferResponse, JsonHoldsShortestNumbersAndNullForWhatJsonLacks) {
+TEST(InferResponse, NumbersAreShortestAndNonFiniteValuesAreNull) {
   const std::array<float, 4> values = {0.1f, 1, std::numeric_limits<float>::quiet_NaN(), -2.5e-8f};
   const Message message = write_infer_response(
       {"digits", "4", "q\"1", {{"p", Tensor::of<float>(DType::kFp32, {4}, values).value()}}}, {});
@@ -240,7 +240,7 @@ TEST(InferResponse, JsonHoldsShortestNumbersAndNullForWhatJsonLacks) {
   EXPECT_EQ(message.content_type(), "application/json");
 }
 
-TEST(InferResponse, StringsThatJsonCannotHoldGoInBinary) {
+TEST(InferResponse, InvalidUtf8StringsAreSentInBinary) {
   const auto encoded = [](const std::string& item) {
     const std::vector<std::string> items = {"plain", item};
     return write_infer_response({"m", "1", "", {{"s", Tensor::of_strings({2}, items).value()}}}, {})
@@ -250,7 +250,7 @@ TEST(InferResponse, StringsThatJsonCannotHoldGoInBinary) {
   EXPECT_TRUE(encoded("\xff\xfe"));
 }
 
-TEST(InferResponse, NamesTheOutputThatJsonCannotHold) {
+TEST(InferResponse, ErrorNamesTheOutputThatJsonCannotHold) {
   const auto strings = [](const std::string& item) {
     return Tensor::of_strings({1}, std::vector<std::string>{item}).value();
   };
@@ -267,7 +267,7 @@ TEST(InferResponse, NamesTheOutputThatJsonCannotHold) {
   }
 }
 
-TEST(InferResponse, HalfPrecisionIsNumbersInJson) {
+TEST(InferResponse, HalfPrecisionIsWrittenAsNumbersInJson) {
   const std::array<std::uint16_t, 5> half = {0x3c00, 0x2e66, 0x7c00, 0x0001, 0x8000};
   const std::array<std::uint16_t, 2> brain = {0x3f80, 0x3dcd};
   const InferResponse response{
@@ -289,7 +289,7 @@ TEST(InferResponse, HalfPrecisionIsNumbersInJson) {
   EXPECT_EQ(back.inputs[1].tensor.values<std::uint16_t>()[1], 0x3dcd);
 }
 
-TEST(InferResponse, BinaryAndJsonOutputsMixAndReadBack) {
+TEST(InferResponse, MixedBinaryAndJsonOutputsReadBack) {
   const std::array<std::int32_t, 2> whole = {1, -2};
   const std::array<std::uint16_t, 1> half = {0x3c00};
   const InferResponse response{

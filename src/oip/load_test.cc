@@ -18,13 +18,13 @@ using ::testing::DoubleNear;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(LatencyBuckets, AreEmptyWithoutRequests) {
+TEST(LatencyBuckets, AllValuesAreZeroWithoutRequests) {
   const LatencyBuckets none;
   for (const double share : {0.0, 0.5, 1.0}) EXPECT_EQ(none.milliseconds_at(share), 0);
   EXPECT_EQ(none.milliseconds_max(), 0);
 }
 
-TEST(LatencyBuckets, FindShares) {
+TEST(LatencyBuckets, MillisecondsAtReturnsPercentiles) {
   LatencyBuckets all;
   for (int i = 1000; i >= 1; --i) all.add(i * 1ms);  // the order does not matter
   EXPECT_THAT(all.milliseconds_at(0), DoubleNear(1, 0.02));
@@ -46,7 +46,7 @@ TEST(LatencyBuckets, EveryLatencyIsWithinTwoPerCent) {
   }
 }
 
-TEST(LatencyBuckets, TakeExtremes) {
+TEST(LatencyBuckets, NegativeTinyAndHugeLatenciesAreAccepted) {
   LatencyBuckets all;
   all.add(-1s);
   all.add(Duration::zero());
@@ -58,7 +58,7 @@ TEST(LatencyBuckets, TakeExtremes) {
   EXPECT_LE(all.milliseconds_at(0.5), 0.0011);
 }
 
-TEST(LatencyBuckets, TogetherAreWhatTheyAreApart) {
+TEST(LatencyBuckets, MergedBucketsEqualDirectCounting) {
   LatencyBuckets even, odd, all;
   for (int i = 1; i <= 2000; ++i) {
     (i % 2 == 0 ? even : odd).add(i * 17us);
@@ -70,7 +70,7 @@ TEST(LatencyBuckets, TogetherAreWhatTheyAreApart) {
   EXPECT_EQ(even.milliseconds_max(), all.milliseconds_max());
 }
 
-TEST(Turns, AreEvenlySpreadOverAllClients) {
+TEST(Turns, TurnsAreSpreadEvenlyOverClients) {
   const LoadOptions options{.clients = 4, .rate = 100};
   std::vector<Duration> due;
   for (std::uint64_t i = 0; i < 3; ++i) {
@@ -80,12 +80,12 @@ TEST(Turns, AreEvenlySpreadOverAllClients) {
     EXPECT_LE(std::chrono::abs(due[i] - static_cast<std::int64_t>(i) * 10ms), 1ns) << i;
 }
 
-TEST(Turns, AreAtOnceWithoutARate) {
+TEST(Turns, TurnsAreImmediateWithoutARate) {
   for (const double rate : {0.0, -1.0})
     EXPECT_EQ(turn_of({.clients = 4, .rate = rate}, 1000, 3), Duration::zero());
 }
 
-TEST(Turns, OfAVeryLowRateAreFarAway) {
+TEST(Turns, VeryLowRatesCapTheWaitAtOneYear) {
   for (const double rate : {1e-9, 1e-300, 5e-324})
     EXPECT_EQ(turn_of({.clients = 1, .rate = rate}, 1, 0), 24h * 365) << rate;
   EXPECT_EQ(turn_of({.clients = 1, .rate = 1e-300}, 0, 0), Duration::zero());
@@ -107,7 +107,7 @@ TEST(AnsweredRequests, SumsTheVersionsOfOneModel) {
   EXPECT_EQ(answered_requests(text, "digits2").value(), 1000u);
 }
 
-TEST(AnsweredRequests, SkipsWhatIsNoCount) {
+TEST(AnsweredRequests, InvalidCountsAreIgnored) {
   const std::string head = "nv_inference_request_success{model=\"digits\"}";
   for (const char* value : {"", " ", " x", " -1", " NaN", " +Inf", " 1e300", "5"}) {
     const auto counted = answered_requests(head + value + "\n", "digits");
@@ -135,7 +135,7 @@ LoadReport report() {
   return out;
 }
 
-TEST(LoadReport, IsTextForPeople) {
+TEST(LoadReport, TextReportListsVersionsFailuresAndReplicas) {
   LoadReport load = report();
   const std::string text = load.to_text();
   EXPECT_THAT(
@@ -154,7 +154,7 @@ TEST(LoadReport, IsTextForPeople) {
           "http://a: 4 answered\nhttp://b: Connection refused\nthe version waited for did not"));
 }
 
-TEST(LoadReport, IsJsonForPrograms) {
+TEST(LoadReport, JsonReportListsVersionsErrorsAndReplicas) {
   LoadReport load = report();
   const codec::Json json = load.to_json();
   EXPECT_EQ(json["seconds"].as_double(), 1.235);
@@ -240,7 +240,7 @@ LoadOptions until_two(const ModelServer& server) {
   return {.url = server.url(), .model = "digits", .clients = 2, .until_version = "2"};
 }
 
-TEST(PutLoad, EndsWhenEveryClientHadTheVersion) {
+TEST(PutLoad, LoadEndsOnceEveryClientSawTheVersion) {
   ModelServer server([](std::uint64_t i) { return i < 20 ? "1" : "2"; });
   server.counted_before = 100;
   LoadOptions options = until_two(server);
@@ -274,7 +274,7 @@ TEST(PutLoad, CountsFailuresByMessageUpToALimit) {
   EXPECT_EQ(load.versions.at("2").count, load.requests - 24);
 }
 
-TEST(PutLoad, EndsAtTheLongestTimeInAnyCase) {
+TEST(PutLoad, LoadEndsAtTheTimeLimit) {
   ModelServer server([](std::uint64_t) { return "1"; });
   LoadOptions options = until_two(server);
   options.longest = 0ms;
@@ -283,7 +283,7 @@ TEST(PutLoad, EndsAtTheLongestTimeInAnyCase) {
   EXPECT_EQ(load.requests, 0u);
 }
 
-TEST(PutLoad, EndsWithItsContext) {
+TEST(PutLoad, LoadEndsWhenTheContextStops) {
   std::stop_source stop;
   ModelServer server([&](std::uint64_t i) {
     if (i == 10) stop.request_stop();
@@ -296,7 +296,7 @@ TEST(PutLoad, EndsWithItsContext) {
 }
 
 // A client that waits long for its turn must not delay the end.
-TEST(PutLoad, EndsWhileClientsWaitForTheirTurn) {
+TEST(PutLoad, StopEndsLoadWhileClientsWaitForATurn) {
   std::stop_source stop;
   ModelServer server([&](std::uint64_t) {
     stop.request_stop();
@@ -308,7 +308,7 @@ TEST(PutLoad, EndsWhileClientsWaitForTheirTurn) {
   EXPECT_EQ(load.requests, 1u);
 }
 
-TEST(PutLoad, AReplicaThatBeganAgainCountsFromNothing) {
+TEST(PutLoad, RestartedReplicaCountsFromZero) {
   ModelServer replica([](std::uint64_t) { return "2"; });
   replica.counted_before = 500;
   ModelServer answering([&](std::uint64_t) {

@@ -53,7 +53,7 @@ TEST(Npy, ArraysBecomeTensors) {
   }
 }
 
-TEST(Npy, OtherFilesAreRefusedWithTheReason) {
+TEST(Npy, InvalidFilesAreRefusedWithTheReason) {
   const struct {
     std::string bytes;
     const char* expected;

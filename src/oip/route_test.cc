@@ -7,7 +7,7 @@
 namespace varda::oip {
 namespace {
 
-TEST(Route, EveryPathOfTheProtocolIsKnown) {
+TEST(Route, EveryPathOfTheProtocolIsRecognized) {
   const auto route = [](std::string_view method, std::string_view path) {
     return parse_route(method, path).route.value();
   };
@@ -26,7 +26,7 @@ TEST(Route, EveryPathOfTheProtocolIsKnown) {
   EXPECT_EQ(route("GET", "/v2/models/m/versions/4").version, "4");
 }
 
-TEST(Route, UnknownPathsAndWrongMethodsAreToldApart) {
+TEST(Route, UnknownPathsDifferFromWrongMethods) {
   for (const char* path :
        {"/", "/v1/models/m", "/v2x", "/v2/models", "/v2/models/", "/v2/models/m/versions",
         "/v2/models/m/versions/1/x", "/v2/models/m/versions/1/joint", "/v2/models/m/infer/x",

@@ -61,7 +61,7 @@ class Confinement : public ::testing::Test {
   fs::path root_;
 };
 
-TEST_F(Confinement, LeavesWhatIsNamedAndNothingElse) {
+TEST_F(Confinement, OnlyListedPathsAreReadable) {
   const fs::path models = root_ / "models", secrets = root_ / "secrets";
   EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "file"); }), 0);
   EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(secrets / "file"); }), EACCES);
@@ -74,7 +74,7 @@ TEST_F(Confinement, LeavesWhatIsNamedAndNothingElse) {
       << "a file of its own";
 }
 
-TEST_F(Confinement, NothingIsWrittenWhereOnlyReadingIsAllowed) {
+TEST_F(Confinement, ReadOnlyPathsCannotBeWritten) {
   const fs::path models = root_ / "models";
   EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "file", O_WRONLY); }), EACCES);
   EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "new", O_WRONLY | O_CREAT); }),
@@ -90,7 +90,7 @@ TEST_F(Confinement, NothingIsWrittenWhereOnlyReadingIsAllowed) {
       EACCES);
 }
 
-TEST_F(Confinement, HoldsForThreadsAndChildrenThatComeLater) {
+TEST_F(Confinement, ConfinementAppliesToLaterThreadsAndChildren) {
   const fs::path secret = root_ / "secrets/file";
   const auto in_thread = [&] {
     int out = 0;
@@ -105,14 +105,14 @@ TEST_F(Confinement, HoldsForThreadsAndChildrenThatComeLater) {
       << "who confines himself again gains nothing";
 }
 
-TEST_F(Confinement, ProcessesOutsideCannotBeLookedInto) {
+TEST_F(Confinement, EnvironmentOfOtherProcessesIsUnreadable) {
   const std::string environment = "/proc/" + std::to_string(::getpid()) + "/environ";
   ASSERT_TRUE(reads(environment));
   EXPECT_EQ(in_child({.read = {"/proc"}}, [&] { return reads(environment) ? 1 : 0; }), 0);
   EXPECT_EQ(in_child({.read = {"/proc"}}, [&] { return reads("/proc/self/environ") ? 1 : 0; }), 1);
 }
 
-TEST_F(Confinement, WhatIsNotThereIsPassedOver) {
+TEST_F(Confinement, MissingPathsAreIgnored) {
   EXPECT_EQ(in_child({.read = {root_ / "missing", root_ / "models"}},
                      [&] { return opens(root_ / "models/file"); }),
             0);

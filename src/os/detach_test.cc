@@ -28,7 +28,7 @@ Ended detaching(const std::filesystem::path& log, const std::function<void(Detac
   });
 }
 
-TEST(Detach, TheParentPrintsTheLineAndSucceeds) {
+TEST(Detach, ParentPrintsTheReadyLineAndSucceeds) {
   const TestDirectory root;
   const Ended ended = detaching(root / "log", [](Detached parent) {
     parent.ready("varda is ready: https://127.0.0.1:6443");
@@ -39,7 +39,7 @@ TEST(Detach, TheParentPrintsTheLineAndSucceeds) {
   EXPECT_EQ(root.mode("log"), 0600u);
 }
 
-TEST(Detach, TheParentPrintsTheErrorAndFails) {
+TEST(Detach, ParentPrintsTheErrorAndFails) {
   const TestDirectory root;
   const Ended ended =
       detaching(root / "log", [](Detached parent) { parent.failed("the port is taken"); });
@@ -68,7 +68,7 @@ TEST(Detach, OnlyTheFirstReportCounts) {
   EXPECT_EQ(ended.out + ended.err, "ready\n");
 }
 
-TEST(Detach, ABackgroundThatEndsEarlyShowsTheEndOfItsLog) {
+TEST(Detach, ParentPrintsTheLastLogLinesIfTheChildEndsEarly) {
   const TestDirectory root;
   root.write("log", "of an earlier run\n");
   const Ended ended = detaching(root / "log", [](const Detached&) {
@@ -85,7 +85,7 @@ TEST(Detach, ABackgroundThatEndsEarlyShowsTheEndOfItsLog) {
   EXPECT_THAT(root.read("log"), HasSubstr("of an earlier run\nline 1\n"));  // appended
 }
 
-TEST(Detach, TheBackgroundLeadsASessionAndWritesToTheLog) {
+TEST(Detach, BackgroundProcessLeadsASessionAndWritesToTheLog) {
   const TestDirectory root;
   const Ended ended = detaching(root / "log", [](Detached parent) {
     std::printf("out, leader %d\n", ::getsid(0) == ::getpid());

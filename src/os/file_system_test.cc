@@ -55,14 +55,14 @@ INSTANTIATE_TEST_SUITE_P(All, FileSystems,
                          ::testing::Values(Which::kReal, Which::kMemory, Which::kCrashing),
                          name_of);
 
-TEST_P(FileSystems, AllocatedRoomIsThereAndEmpty) {
+TEST_P(FileSystems, AllocatedFileHasItsSizeAndOnlyZeros) {
   write(root_ / "a", "before");
   ASSERT_TRUE(fs().allocate(root_ / "a", 5000, 0600).ok());
   EXPECT_EQ(fs().stat(root_ / "a").value()->size_bytes, 5000u);
   EXPECT_EQ(read(root_ / "a"), std::string(5000, '\0'));
 }
 
-TEST_P(FileSystems, LeftoversOfAtomicWritesGoAndNothingElse) {
+TEST_P(FileSystems, OnlyLeftoversOfAtomicWritesAreRemoved) {
   ASSERT_TRUE(fs().make_directories(root_ / "x.tmp1-1").ok());
   for (const char* name : {"a", "a.tmp12-0", "b.key.tmp4711-32", "a.tmp", "a.tmp-1", "a.tmp1-",
                            "a.tmp1-2x", ".tmp1-2", "a.tmp1"})
@@ -79,7 +79,7 @@ TEST_P(FileSystems, LeftoversOfAtomicWritesGoAndNothingElse) {
   EXPECT_FALSE(fs().stat(root_ / "a.tmp12-0").value());
 }
 
-TEST_P(FileSystems, WhatIsWrittenIsRead) {
+TEST_P(FileSystems, WrittenBytesAreReadBack) {
   write(root_ / "a", "hello");
   EXPECT_EQ(read(root_ / "a"), "hello");
   auto file = fs().open(root_ / "a", Open::kCreate).value();
@@ -90,7 +90,7 @@ TEST_P(FileSystems, WhatIsWrittenIsRead) {
   EXPECT_EQ(read(root_ / "a"), "hellp");
 }
 
-TEST_P(FileSystems, OpenTellsMissingAndExisting) {
+TEST_P(FileSystems, OpenReportsMissingAndExistingFiles) {
   EXPECT_EQ(fs().open(root_ / "a", Open::kRead).error().code(), Code::kNotFound);
   EXPECT_TRUE(fs().open(root_ / "a", Open::kExclusive).ok());
   EXPECT_EQ(fs().open(root_ / "a", Open::kExclusive).error().code(), Code::kAlreadyExists);
@@ -136,7 +136,7 @@ TEST_P(FileSystems, HardLinksShareBytesAndAreCounted) {
   EXPECT_EQ(fs().stat(root_ / "b").value()->links, 1u);
 }
 
-TEST_P(FileSystems, ListIsSortedAndRemoveIsFineWithMissing) {
+TEST_P(FileSystems, ListIsSortedAndRemoveIgnoresMissingPaths) {
   write(root_ / "b", "");
   write(root_ / "a", "");
   ASSERT_TRUE(fs().make_directories(root_ / "c" / "d").ok());
@@ -171,7 +171,7 @@ TEST_P(FileSystems, ReadFileRefusesMoreThanAllowed) {
   EXPECT_TRUE(read_file(fs(), root_ / "a", 5).ok());
 }
 
-TEST(MemoryFileSystemFaults, AtomicWriteShowsOldBytesWhicheverCallFails) {
+TEST(MemoryFileSystemFaults, FaultDuringAnAtomicWriteLeavesTheOldOrNewFile) {
   for (int nth = 1; nth < 20; ++nth) {
     MemoryFileSystem fs;
     ASSERT_TRUE(write_file_atomically(fs, "/a", "old").ok());
@@ -190,14 +190,14 @@ TEST(MemoryFileSystemFaults, AtomicWriteShowsOldBytesWhicheverCallFails) {
   FAIL() << "never succeeded";
 }
 
-TEST(MemoryFileSystemFaults, FullDiskIsExhausted) {
+TEST(MemoryFileSystemFaults, FullDiskReturnsExhausted) {
   MemoryFileSystem fs(10);
   EXPECT_EQ(write_file_atomically(fs, "/a", "12345678901").error().code(), Code::kExhausted);
   EXPECT_TRUE(write_file_atomically(fs, "/a", "1234567890").ok());
   EXPECT_EQ(fs.space("/").value().available_bytes, 0u);
 }
 
-TEST(FileLockTest, SecondHolderIsToldWhoHasIt) {
+TEST(FileLockTest, SecondHolderGetsThePidOfTheFirst) {
   const Path path = ::testing::TempDir() + "os_lock_test" + std::to_string(::getpid());
   auto first = FileLock::acquire(path);
   ASSERT_TRUE(first.ok()) << first.error();

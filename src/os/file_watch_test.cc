@@ -74,7 +74,7 @@ struct Case {
 void put(const fs::path& path, const std::string& text = "text") { std::ofstream(path) << text; }
 void grow(const fs::path& path) { std::ofstream(path, std::ios::app) << "more"; }
 
-TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
+TEST_F(FileWatchTest, OnlyRelevantChangesOfAPathAreReported) {
   const std::vector<Case> cases = {
       {"an append", Scope::kFile, "a", [](auto& r) { put(r / "a"); },
        [](auto& r) { grow(r / "a"); }},
@@ -187,7 +187,7 @@ TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
   }
 }
 
-TEST_F(FileWatchTest, WatchingAgainFollowsWhatCame) {
+TEST_F(FileWatchTest, RepeatedWatchFollowsNewFolders) {
   ASSERT_TRUE(watch_->watch(1, root_ / "d/a", Scope::kFile).ok());
   fs::create_directory(root_ / "d");
   EXPECT_EQ(notified(), std::set<FileWatch::Id>{1});
@@ -198,7 +198,7 @@ TEST_F(FileWatchTest, WatchingAgainFollowsWhatCame) {
   EXPECT_EQ(notified(), std::set<FileWatch::Id>{1});
 }
 
-TEST_F(FileWatchTest, OnePathOfManyAndOneThatIsWatchedNoMore) {
+TEST_F(FileWatchTest, EachWatchIsReportedUntilRemovedOrReplaced) {
   write("a", "");
   ASSERT_TRUE(watch_->watch(1, root_ / "a", Scope::kFile).ok());
   ASSERT_TRUE(watch_->watch(2, root_ / "a", Scope::kFile).ok());
@@ -212,7 +212,7 @@ TEST_F(FileWatchTest, OnePathOfManyAndOneThatIsWatchedNoMore) {
   EXPECT_EQ(notified(), std::set<FileWatch::Id>{2});
 }
 
-TEST_F(FileWatchTest, TooManyFoldersAreToldOfAndTheOthersWatched) {
+TEST_F(FileWatchTest, TooManyFoldersReturnExhaustedAndTheRestIsWatched) {
   watch_ = make_file_watch({.folders_max = 3});
   for (const char* name : {"d/a", "d/b", "d/c", "d/e"}) fs::create_directories(root_ / name);
   const Status status = watch_->watch(1, root_ / "d", Scope::kFolder);
@@ -223,7 +223,7 @@ TEST_F(FileWatchTest, TooManyFoldersAreToldOfAndTheOthersWatched) {
   EXPECT_EQ(notified(), std::set<FileWatch::Id>{1});
 }
 
-TEST_F(FileWatchTest, ALoopOfLinksLeadsNowhere) {
+TEST_F(FileWatchTest, LinkLoopIsWatchedWithoutAnError) {
   fs::create_symlink("b", root_ / "a");
   fs::create_symlink("a", root_ / "b");
   ASSERT_TRUE(watch_->watch(1, root_ / "a", Scope::kFile).ok());
@@ -231,7 +231,7 @@ TEST_F(FileWatchTest, ALoopOfLinksLeadsNowhere) {
   EXPECT_EQ(notified(), std::set<FileWatch::Id>{1});
 }
 
-TEST_F(FileWatchTest, WaitingEndsWithItsContextAndWithTheFirstWatchThere) {
+TEST_F(FileWatchTest, WaitEndsWithItsContextOrTheFirstNotification) {
   EXPECT_EQ(watch_->wait(Context::background().with_timeout(Duration(0))).error().code(),
             Code::kTimeout);
   std::stop_source stop;
@@ -255,7 +255,7 @@ TEST_F(FileWatchTest, WaitingEndsWithItsContextAndWithTheFirstWatchThere) {
   EXPECT_FALSE(watch_->pending());
 }
 
-TEST(Background, OfTheCallingThreadAlone) {
+TEST(Background, PriorityChangesForTheCallingThreadOnly) {
   const auto niceness = [] {
     errno = 0;
     const int value = ::nice(0);
@@ -273,7 +273,7 @@ TEST(Background, OfTheCallingThreadAlone) {
   EXPECT_EQ(niceness(), before);
 }
 
-TEST(Background, ALowerPriorityStays) {
+TEST(Background, LowerPriorityIsKept) {
   int lowered = 0;
   std::jthread([&] {
     ASSERT_EQ(::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 19), 0);

@@ -23,7 +23,7 @@ constexpr bool sanitized() {
 #endif
 }
 
-TEST(TrimMemory, GivesBackPagesAndLosesNothing) {
+TEST(TrimMemory, TrimReducesResidentMemoryAndKeepsData) {
   if (sanitized()) GTEST_SKIP() << "the sanitizer replaces malloc";
   static std::vector<int> numbers(1 << 18);
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -40,7 +40,7 @@ TEST(TrimMemory, GivesBackPagesAndLosesNothing) {
   EXPECT_THROW((void)std::stoi("x"), std::invalid_argument);
 }
 
-TEST(TrimPolicy, TrimsAfterAStartAndAfterEachSpellOfWork) {
+TEST(TrimPolicy, FirstCallTrimsAndLaterCallsNeedGrowth) {
   constexpr std::uint64_t kMiB = 1 << 20;
   TrimPolicy policy;
   EXPECT_TRUE(policy.worth_it(1)) << "what a start needs nobody knows";
@@ -53,7 +53,7 @@ TEST(TrimPolicy, TrimsAfterAStartAndAfterEachSpellOfWork) {
   EXPECT_TRUE(policy.worth_it(14 * kMiB));
 }
 
-TEST(KeepMemoryTrimmed, EndsWithItsContextAndNotBefore) {
+TEST(KeepMemoryTrimmed, LoopEndsWithItsContext) {
   const Context brief = Context::background().with_timeout(std::chrono::milliseconds(5));
   keep_memory_trimmed(brief);
   EXPECT_TRUE(brief.expired());

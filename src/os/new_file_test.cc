@@ -22,7 +22,7 @@ std::string read_back(NewFile& file) {
   }
 }
 
-TEST(NewFile, AppearsWholeWhenItIsKept) {
+TEST(NewFile, KeepPublishesTheWholeFile) {
   const TestDirectory root;
   NewFile file = NewFile::create(root / "backup").value();
   ASSERT_TRUE(file.write("one ").ok());
@@ -36,7 +36,7 @@ TEST(NewFile, AppearsWholeWhenItIsKept) {
   EXPECT_EQ(root.mode("backup"), 0600u);
 }
 
-TEST(NewFile, LeavesNothingWithoutKeep) {
+TEST(NewFile, NoFileRemainsWithoutKeep) {
   const TestDirectory root;
   {
     NewFile file = NewFile::create(root / "backup").value();
@@ -46,7 +46,7 @@ TEST(NewFile, LeavesNothingWithoutKeep) {
   EXPECT_EQ(root.all(), std::vector<std::string>());
 }
 
-TEST(NewFile, ReplacesNothing) {
+TEST(NewFile, ExistingFilesAreNeverReplaced) {
   const TestDirectory root;
   root.write("file", "mine");
   std::filesystem::create_directory(root / "directory");
@@ -65,14 +65,14 @@ TEST(NewFile, ReplacesNothing) {
   EXPECT_EQ(root.read("file"), "mine");
 }
 
-TEST(NewFile, ItsDirectoryMustBeThere) {
+TEST(NewFile, ParentDirectoryMustExist) {
   const TestDirectory root;
   EXPECT_EQ(NewFile::create(root / "missing/backup").error().code(), Code::kNotFound);
   root.write("file", "");
   EXPECT_FALSE(NewFile::create(root / "file/backup").ok());
 }
 
-TEST(NewFile, NamesWithoutDirectoryAreOfTheWorkingDirectory) {
+TEST(NewFile, BareNamesAreRelativeToTheWorkingDirectory) {
   const TestDirectory root;
   const os::testing::Ended ended = os::testing::run_in_child([&] {
     if (::chdir(root.path().c_str()) != 0) return 1;
@@ -83,7 +83,7 @@ TEST(NewFile, NamesWithoutDirectoryAreOfTheWorkingDirectory) {
   EXPECT_EQ(root.read("backup"), "bytes");
 }
 
-TEST(NewFile, AForbiddenDirectoryIsForbidden) {
+TEST(NewFile, UnwritableDirectoryReturnsForbidden) {
   const TestDirectory root;
   std::filesystem::permissions(root.path(), std::filesystem::perms(0555));
   const os::testing::Ended ended = os::testing::run_in_child([&] {
@@ -97,7 +97,7 @@ TEST(NewFile, AForbiddenDirectoryIsForbidden) {
 
 // A limit on file sizes simulates a full disk. The program ignores SIGXFSZ too
 // (os::stop_on_signals()).
-TEST(NewFile, AFullDiskIsExhaustedAndLeavesNothing) {
+TEST(NewFile, FullDiskReturnsExhaustedAndLeavesNoFile) {
   const TestDirectory root;
   const os::testing::Ended ended = os::testing::run_in_child([&] {
     ::signal(SIGXFSZ, SIG_IGN);
@@ -112,7 +112,7 @@ TEST(NewFile, AFullDiskIsExhaustedAndLeavesNothing) {
   EXPECT_EQ(root.all(), std::vector<std::string>());
 }
 
-TEST(NewFile, AKilledProcessLeavesNothing) {
+TEST(NewFile, KilledProcessLeavesNoFile) {
   const TestDirectory root;
   const os::testing::Ended ended = os::testing::run_in_child([&] {
     auto file = NewFile::create(root / "backup");

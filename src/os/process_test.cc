@@ -58,7 +58,7 @@ class Processes : public ::testing::Test {
   Path root_;
 };
 
-TEST_F(Processes, ExitCodeAndSignalAreTold) {
+TEST_F(Processes, ExitCodeAndSignalAreReported) {
   EXPECT_EQ(finish(real_processes().start(shell("exit 7")).value()).code, 7);
   const ProcessId id = real_processes().start(shell("sleep 60")).value();
   EXPECT_TRUE(alive(id));
@@ -82,7 +82,7 @@ TEST_F(Processes, FailedExecIsReturnedByStart) {
   EXPECT_THAT(real_processes().start(options).error().message(), HasSubstr("working directory"));
 }
 
-TEST_F(Processes, EnvironmentIsExactlyWhatWasGiven) {
+TEST_F(Processes, EnvironmentContainsOnlyGivenVariables) {
   ProcessOptions options = shell("exec env");
   options.environment["ONE"] = "1 and a half";
   const std::string text = run(options);
@@ -97,7 +97,7 @@ TEST_F(Processes, DescriptorsAreClosedAndPrivilegesCannotGrow) {
   ::close(leaked);
 }
 
-TEST_F(Processes, LimitsAndWorkingDirectoryHold) {
+TEST_F(Processes, LimitsAndWorkingDirectoryApply) {
   ProcessOptions options = shell("ulimit -n; pwd");
   options.limits["nofile"] = 77;
   options.working_directory = root_;
@@ -120,7 +120,7 @@ TEST_F(Processes, KillingTheGroupEndsGrandchildren) {
       wait_for_exit(Context::background().with_timeout(std::chrono::seconds(60)), grandchild).ok());
 }
 
-TEST_F(Processes, WaitEndsWithDeadlineAndStop) {
+TEST_F(Processes, WaitEndsWithDeadlineAndStopRequest) {
   const ProcessId id = real_processes().start(shell("sleep 1000")).value();
   EXPECT_EQ(wait_for_exit(Context::background().with_timeout(std::chrono::milliseconds(10)), id)
                 .error()
@@ -145,7 +145,7 @@ TEST_F(Processes, PidWithAnotherStartTimeIsAnotherProcess) {
   EXPECT_EQ(signal_process(former, 0, false).error().code(), Code::kNotFound);
 }
 
-TEST_F(Processes, ManyThreadsStartAtOnce) {
+TEST_F(Processes, ThreadsStartProcessesConcurrently) {
   std::vector<std::jthread> threads;
   std::atomic<int> good{0};
   for (int t = 0; t < 4; ++t) {
@@ -161,7 +161,7 @@ TEST_F(Processes, ManyThreadsStartAtOnce) {
   EXPECT_EQ(good, 40);
 }
 
-TEST_F(Processes, ExitWatchTellsEachEndOnce) {
+TEST_F(Processes, ExitWatchReportsEachExitOnce) {
   std::atomic<int> ends{0};
   auto watch = ExitWatch::create([&](const ProcessId&) { ++ends; }).value();
   const ProcessId first = real_processes().start(shell("exit 1")).value();
@@ -181,7 +181,7 @@ TEST_F(Processes, ExitWatchTellsEachEndOnce) {
 
 // Programs with threads briefly end like this: the first thread is a zombie until the last one
 // ends.
-TEST_F(Processes, ProcessWhoseFirstThreadEndedIsAliveUntilTheLastOneEnds) {
+TEST_F(Processes, ProcessIsAliveUntilItsLastThreadEnds) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t pid = ::fork();
@@ -213,9 +213,9 @@ TEST_F(Processes, ProcessWhoseFirstThreadEndedIsAliveUntilTheLastOneEnds) {
   EXPECT_FALSE(alive(*id));
 }
 
-TEST_F(Processes, SelfPathIsThisProgram) { EXPECT_EQ(self_path().filename(), "os_test"); }
+TEST_F(Processes, SelfPathNamesThisProgram) { EXPECT_EQ(self_path().filename(), "os_test"); }
 
-TEST_F(Processes, FilteredCallsAreRefusedAndProgramsWork) {
+TEST_F(Processes, FilteredCallsAreRefusedAndProgramsRun) {
   ProcessOptions options =
       shell("grep Seccomp: /proc/self/status; unshare -U true 2>&1 || true; echo still | cat");
   options.rights =
@@ -227,7 +227,7 @@ TEST_F(Processes, FilteredCallsAreRefusedAndProgramsWork) {
   EXPECT_THAT(text, HasSubstr("still\n"));
 }
 
-TEST_F(Processes, RootBecomesAnotherUserWithItsGroupsAndNoRights) {
+TEST_F(Processes, RootBecomesAUserWithOnlyGivenRights) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root becomes another user";
   ProcessOptions options = shell("id -u; id -G; grep -E '^Cap(Prm|Eff|Bnd|Amb)' /proc/self/status");
   options.user = User{.user = 65532, .group = 65531, .groups = {4711}};
@@ -244,14 +244,14 @@ TEST_F(Processes, RootBecomesAnotherUserWithItsGroupsAndNoRights) {
             "65532\n65531 4711\n" + rights("0000000000000400\n", "0000000000000400\n"));
 }
 
-TEST_F(Processes, OrdinaryUserBecomesNobodyElse) {
+TEST_F(Processes, OrdinaryUserCannotSwitchUsers) {
   if (::geteuid() == 0) GTEST_SKIP() << "root becomes any user";
   ProcessOptions options = shell("id -u");
   options.user = User{.user = ::geteuid() + 1, .group = ::getegid(), .groups = {}};
   EXPECT_EQ(real_processes().start(options).error().code(), Code::kForbidden);
 }
 
-TEST(CapabilityNames, AreThoseOfTheKernel) {
+TEST(CapabilityNames, NamesMatchThoseOfTheKernel) {
   EXPECT_EQ(capabilities_named("CHOWN"), Capabilities{1});
   EXPECT_EQ(capabilities_named("CAP_SYS_ADMIN"), Capabilities{1} << 21);
   EXPECT_EQ(capabilities_named("CHECKPOINT_RESTORE"), Capabilities{1} << 40);
@@ -275,7 +275,7 @@ class Mounts : public Processes {
   }
 };
 
-TEST_F(Mounts, MissingTargetIsMadeInAPrivateRootOnly) {
+TEST_F(Mounts, MissingTargetIsCreatedInAPrivateRootOnly) {
   ProcessOptions options = shell(
       "cat /models/digits/file; ls -d /usr /etc/passwd /proc/self/status; touch /models/digits/new "
       "2>/dev/null || echo refused");
@@ -284,7 +284,7 @@ TEST_F(Mounts, MissingTargetIsMadeInAPrivateRootOnly) {
   EXPECT_FALSE(real_file_system().stat("/models").value());
 }
 
-TEST_F(Mounts, WritableMountWritesThroughAndTheRestOfTheMachineIsThere) {
+TEST_F(Mounts, WritableMountWritesThroughAndOtherPathsRemain) {
   ProcessOptions options =
       shell("echo more >/data/new; cat " + (root_ / "volume" / "new").string());
   options.mounts = {{.source = root_ / "volume", .target = "/data"}};
@@ -292,7 +292,7 @@ TEST_F(Mounts, WritableMountWritesThroughAndTheRestOfTheMachineIsThere) {
   EXPECT_EQ(run(options), "more\n");
 }
 
-TEST_F(Mounts, TargetDeepInADirectoryOfTheMachineLeavesItUntouched) {
+TEST_F(Mounts, NestedTargetLeavesTheHostDirectoryUntouched) {
   ProcessOptions options =
       shell("cat /etc/varda-test/deep/file; cat /etc/varda-test/one; head -c 4 /etc/passwd");
   options.mounts = {
@@ -319,13 +319,13 @@ TEST_F(Mounts, KernelSettingsCannotBeWritten) {
   EXPECT_EQ(run(options), "1\nown\n");
 }
 
-TEST_F(Mounts, UserAndGroupIdsStayTheCallers) {
+TEST_F(Mounts, UserIdOfTheCallerIsKept) {
   ProcessOptions options = shell("id -u");
   options.mounts = {{.source = root_ / "volume", .target = "/data"}};
   EXPECT_EQ(run(options), std::to_string(::getuid()) + "\n");
 }
 
-TEST_F(Mounts, HiddenDirectoryIsEmptyButForMountsBelowIt) {
+TEST_F(Mounts, HiddenDirectoryShowsOnlyMountsBelowIt) {
   ASSERT_TRUE(real_file_system().make_directories(root_ / "data" / "pods" / "a").ok());
   ASSERT_TRUE(write_file_atomically(real_file_system(), root_ / "data" / "secret", "token\n").ok());
   const std::string data = (root_ / "data").string();
@@ -347,7 +347,7 @@ TEST_F(Mounts, HiddenDirectoryIsEmptyButForMountsBelowIt) {
   EXPECT_TRUE(run(options).ends_with("wrote\nend\n"));
 }
 
-TEST_F(Mounts, ReadOnlyRootTakesWritesInWritableMountsAlone) {
+TEST_F(Mounts, ReadOnlyRootAllowsWritesInWritableMountsOnly) {
   ASSERT_TRUE(real_file_system().make_directories(root_ / "work").ok());
   ProcessOptions options = shell("touch " + (root_ / "x").string() +
                                  "; echo > /data/x && echo wrote; echo > /dev/null && echo null");
@@ -369,7 +369,7 @@ TEST_F(Mounts, ProcessWithoutRightsHasNoCapability) {
                               "CapBnd:\t" + none + "CapAmb:\t" + none + "Seccomp:\t0\nrefused\n");
 }
 
-TEST_F(Mounts, AnotherUserIsShownInAPrivateRoot) {
+TEST_F(Mounts, ProcessSeesTheGivenUserInAPrivateRoot) {
   ProcessOptions options = shell("id -u; id -g");
   options.hidden = {root_ / "volume"};
   options.user = User{.user = 4711, .group = 4712, .groups = {}};

@@ -53,7 +53,7 @@ class Trees : public ::testing::Test {
   std::unique_ptr<ReadableTree> tree_;
 };
 
-TEST_F(Trees, OnlyWhatLiesBelowARootIsReadWhateverItIsCalled) {
+TEST_F(Trees, OnlyFilesBelowARootAreReadUnderAnyPath) {
   fs::create_symlink("inside", root_ / "a/link");
   fs::create_directory_symlink("a", root_ / "b");
   fs::create_symlink(scratch_ / "secret", root_ / "out");
@@ -82,7 +82,7 @@ TEST_F(Trees, OnlyWhatLiesBelowARootIsReadWhateverItIsCalled) {
               HasSubstr((scratch_ / "secret").string()));
 }
 
-TEST_F(Trees, WhatIsNoRegularFileIsRefusedAndNobodyWaitsForIt) {
+TEST_F(Trees, NonRegularFilesAreRefusedWithoutBlocking) {
   ASSERT_EQ(::mkfifo((root_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(tree_->open(root_ / "pipe").error().code(), Code::kInvalid);
   EXPECT_EQ(tree_->open(root_ / "a").error().code(), Code::kInvalid);
@@ -92,7 +92,7 @@ TEST_F(Trees, WhatIsNoRegularFileIsRefusedAndNobodyWaitsForIt) {
   EXPECT_EQ(tree_->facts(root_ / "a/inside").value().size_bytes, 6u);
 }
 
-TEST_F(Trees, AFolderTellsLinksAndFollowsNone) {
+TEST_F(Trees, FolderListsLinksWithoutFollowing) {
   fs::create_symlink(scratch_ / "secret", root_ / "a/out");
   fs::create_directory_symlink(scratch_, root_ / "a/up");
   fs::create_directory(root_ / "a/down");
@@ -112,7 +112,7 @@ TEST_F(Trees, AFolderTellsLinksAndFollowsNone) {
   EXPECT_EQ(folder->open("nothing").error().code(), Code::kNotFound);
 }
 
-TEST_F(Trees, AnOpenFileIsTheSameWhateverItsNameBecomes) {
+TEST_F(Trees, OpenFileStaysTheSameAfterARename) {
   auto file = tree_->open(root_ / "a/inside").value();
   const FileFacts before = file->facts().value();
   fs::rename(root_ / "a/inside", root_ / "a/elsewhere");
@@ -124,7 +124,7 @@ TEST_F(Trees, AnOpenFileIsTheSameWhateverItsNameBecomes) {
 
 // A thread constantly exchanges a folder and a link that leads outside. The link must never be
 // followed.
-TEST_F(Trees, AFolderThatBecomesALinkLeadsNowhere) {
+TEST_F(Trees, FolderReplacedByALinkIsNeverFollowedOutside) {
   fs::create_directory(root_ / "d");
   write(root_ / "d/secret", "inside");
   fs::create_directory_symlink(scratch_ / "rootless", root_ / "e");
@@ -144,7 +144,7 @@ TEST_F(Trees, AFolderThatBecomesALinkLeadsNowhere) {
   enough = true;
 }
 
-TEST_F(Trees, WhatTheSystemRefusesIsForbidden) {
+TEST_F(Trees, UnreadableFilesAreForbidden) {
   fs::permissions(root_ / "a/inside", fs::perms::none);
   if (std::ifstream(root_ / "a/inside").is_open())
     GTEST_SKIP() << "this process may read every file: use scripts/as_user.sh";
@@ -155,7 +155,7 @@ TEST_F(Trees, WhatTheSystemRefusesIsForbidden) {
   fs::permissions(root_ / "a", fs::perms::owner_all);
 }
 
-TEST_F(Trees, ARootIsADirectoryThatIsThere) {
+TEST_F(Trees, RootMustBeAnExistingDirectory) {
   EXPECT_EQ(open_readable_tree({root_ / "a/inside"}).error().code(), Code::kInvalid);
   EXPECT_EQ(open_readable_tree({root_ / "nothing"}).error().code(), Code::kInvalid);
   fs::create_directory_symlink(root_, scratch_ / "alias");

@@ -40,7 +40,7 @@ class ArchivesTest : public ::testing::Test {
   }};
 };
 
-TEST_F(ArchivesTest, GivesWhatIsThereOfWhatWasAskedFor) {
+TEST_F(ArchivesTest, RangesReturnTheAvailableBytes) {
   struct Case {
     std::uint64_t bytes, total;
     const char* range;
@@ -69,21 +69,21 @@ TEST_F(ArchivesTest, GivesWhatIsThereOfWhatWasAskedFor) {
   }
 }
 
-TEST_F(ArchivesTest, WhatIsOnItsWayTellsHowFarItIs) {
+TEST_F(ArchivesTest, UnfinishedArchiveReportsItsProgress) {
   there_ = {4, 10};
   const auto answer = ask("bytes=4-");
   EXPECT_EQ(answer.headers.find(kBytesDoneHeader).value_or(""), "4");
   EXPECT_EQ(answer.headers.find("Retry-After").value_or(""), "1");
 }
 
-TEST_F(ArchivesTest, WhatWillComeIsNotWhatWillNot) {
+TEST_F(ArchivesTest, ComingArchiveReturns503AndMissingArchive410) {
   there_.reset();
   EXPECT_EQ(ask("bytes=0-").status, 410);
   archives_.set({{kDigest, {.nodes = {"edge1"}, .coming = true}}});
   EXPECT_EQ(ask("bytes=0-").status, 503);
 }
 
-TEST_F(ArchivesTest, OnlyWhoIsOnTheListIsToldOfIt) {
+TEST_F(ArchivesTest, OnlyListedNodesCanReadAnArchive) {
   EXPECT_EQ(ask("bytes=0-", "edge2").status, 404);
   EXPECT_EQ(ask("bytes=0-", "").status, 401);
   EXPECT_EQ(ask("bytes=0-", "edge1", archive_url("", codec::Sha256::of("other"))).status, 404);
@@ -92,7 +92,7 @@ TEST_F(ArchivesTest, OnlyWhoIsOnTheListIsToldOfIt) {
   EXPECT_EQ(ask("bytes=0-").status, 404);
 }
 
-TEST_F(ArchivesTest, AFileThatIsShorterThanItWasEndsEarly) {
+TEST_F(ArchivesTest, TruncatedFileEndsTheAnswerEarly) {
   CHECK(os::write_file_atomically(fs_, "/a", "012").ok());
   const auto answer = ask("bytes=0-");
   EXPECT_EQ(answer.status, 206);

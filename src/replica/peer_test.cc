@@ -93,7 +93,7 @@ class ReplicaPeer : public ::testing::Test {
   std::unique_ptr<Store> store_ = Store::open({.root = "/replicas", .limits = {}}, fs_).value();
 };
 
-TEST_F(ReplicaPeer, WhatOneSharesTheOtherHas) {
+TEST_F(ReplicaPeer, SharedFilesAreCopiedToAPeer) {
   const auto wanted = ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "");
   ASSERT_TRUE(wanted.ok()) << wanted.error();
   EXPECT_EQ(*wanted, snapshot_of(files_, kBlock));
@@ -107,7 +107,7 @@ TEST_F(ReplicaPeer, WhatOneSharesTheOtherHas) {
       Code::kNotFound);
 }
 
-TEST_F(ReplicaPeer, APeerThatIsGoneIsPassedOver) {
+TEST_F(ReplicaPeer, UnreachablePeerIsSkipped) {
   const Snapshot wanted = snapshot_of(files_, kBlock);
   PeerSource source({{&hosts_, "http://gone"}, {&hosts_, "http://a"}}, kKey);
   ASSERT_TRUE(store_->bring(kForever, kKey, wanted, source).ok());
@@ -115,7 +115,7 @@ TEST_F(ReplicaPeer, APeerThatIsGoneIsPassedOver) {
   EXPECT_EQ(hosts_.requests["gone"], 1);  // the peer that answered last is tried first
 }
 
-TEST_F(ReplicaPeer, WhereOneBreaksOffTheNextGoesOn) {
+TEST_F(ReplicaPeer, NextPeerResumesAfterABrokenRange) {
   // "b" sends the beginning of a range, announces the full length, and ends.
   std::uint64_t from_b = 0;
   hosts_.hosts["b"] = net::loopback(net::inline_handler([&](const net::Request& request) {
@@ -148,7 +148,7 @@ TEST_F(ReplicaPeer, WhereOneBreaksOffTheNextGoesOn) {
   EXPECT_EQ(ranges, std::vector<std::string>{"bytes=100-4999"});
 }
 
-TEST_F(ReplicaPeer, WhatIsNoPeerIsNotBelieved) {
+TEST_F(ReplicaPeer, InvalidPeerAnswersAreRefused) {
   const SnapshotFile file = snapshot_of(files_, kBlock).files[0];
   struct Case {
     int status;
@@ -179,7 +179,7 @@ TEST_F(ReplicaPeer, WhatIsNoPeerIsNotBelieved) {
   }
 }
 
-TEST_F(ReplicaPeer, ASnapshotOfAnotherNameIsNotBelieved) {
+TEST_F(ReplicaPeer, SnapshotWithAnotherIdIsRefused) {
   hosts_.hosts["liar"] = net::loopback(net::inline_handler([](const net::Request&) {
     net::Response out;
     out.body = snapshot_of({{"a", "other"}}, kBlock).encode();
@@ -192,7 +192,7 @@ TEST_F(ReplicaPeer, ASnapshotOfAnotherNameIsNotBelieved) {
       Code::kUnavailable);
 }
 
-TEST_F(ReplicaPeer, OnlyWhoItIsSharedWithSeesIt) {
+TEST_F(ReplicaPeer, OnlyListedNodesCanReadAShare) {
   const std::string snapshot = std::string("/replica/v1/snapshot?key=") + net::percent_encode(kKey);
   const std::string file =
       std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=a";
@@ -207,7 +207,7 @@ TEST_F(ReplicaPeer, OnlyWhoItIsSharedWithSeesIt) {
   EXPECT_EQ(ask("/").status, 404);
 }
 
-TEST_F(ReplicaPeer, NothingBesideTheShareIsRead) {
+TEST_F(ReplicaPeer, PathsOutsideTheShareAreRefused) {
   const std::string file =
       std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=";
   std::filesystem::create_symlink(root_ / "secret", root_ / "data/link");
@@ -224,7 +224,7 @@ TEST_F(ReplicaPeer, NothingBesideTheShareIsRead) {
   EXPECT_EQ(ask(file + "up%2Fsecret", "bytes=0-1").status, 404);
 }
 
-TEST_F(ReplicaPeer, OtherRangesAreRefused) {
+TEST_F(ReplicaPeer, UnsupportedRangesAreRefused) {
   const std::string file =
       std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=a";
   for (const char* range :
@@ -234,7 +234,7 @@ TEST_F(ReplicaPeer, OtherRangesAreRefused) {
   EXPECT_EQ(ask(file, "bytes=4999-4999").body, "x");
 }
 
-TEST_F(ReplicaPeer, BeforeItsSnapshotIsTakenItSaysSo) {
+TEST_F(ReplicaPeer, MissingSnapshotIsUnavailableUntilTaken) {
   shares_->set({{kKey, {.path = root_ / "data", .nodes = {"edge1"}, .snapshots = {}}}});
   EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(),
             Code::kUnavailable);
@@ -243,7 +243,7 @@ TEST_F(ReplicaPeer, BeforeItsSnapshotIsTakenItSaysSo) {
             Code::kNotFound);
 }
 
-TEST_F(ReplicaPeer, FilesThatChangeMeanwhileAreAConflictAndTheNextSnapshotWorks) {
+TEST_F(ReplicaPeer, ChangedFilesAreAConflictAndTheNextSnapshotWorks) {
   const Snapshot old = snapshot_of(files_, kBlock);
   write("a", files_["a"] = std::string(4000, 'y'));
   PeerSource source({{&hosts_, "http://a"}}, kKey);

@@ -52,7 +52,7 @@ class Scan : public ::testing::Test {
   std::unique_ptr<os::ReadableTree> tree_;
 };
 
-TEST_F(Scan, FoldersAndFilesAreWhatTheyHold) {
+TEST_F(Scan, SnapshotContainsEveryFileBelowTheFolder) {
   const Files files{{"a", ""},
                     {"b/c", std::string(3000, 'x')},
                     {"b/d/e", "1"},
@@ -66,12 +66,12 @@ TEST_F(Scan, FoldersAndFilesAreWhatTheyHold) {
   EXPECT_TRUE(Snapshot::decode(taken->snapshot.encode()).ok());
 }
 
-TEST_F(Scan, AFileIsASnapshotOfOne) {
+TEST_F(Scan, SnapshotOfAFileHasOneEntry) {
   write("a.csv", "1,2\n");
   EXPECT_EQ(take(nullptr, "a.csv")->snapshot, snapshot_of({{"", "1,2\n"}}, kBlock));
 }
 
-TEST_F(Scan, LinksAndDevicesAreLeftOut) {
+TEST_F(Scan, LinksAndDevicesAreOmitted) {
   write("a", "1");
   std::filesystem::create_symlink("/etc/passwd", root_ / "data/out");
   std::filesystem::create_symlink("a", root_ / "data/in");
@@ -79,7 +79,7 @@ TEST_F(Scan, LinksAndDevicesAreLeftOut) {
   EXPECT_EQ(take()->snapshot, snapshot_of({{"a", "1"}}, kBlock));
 }
 
-TEST_F(Scan, WhatDidNotChangeIsNotReadAgain) {
+TEST_F(Scan, UnchangedFilesAreNotReadAgain) {
   write("a", std::string(5000, 'x'));
   write("b", "1");
   const auto first = take();
@@ -90,7 +90,7 @@ TEST_F(Scan, WhatDidNotChangeIsNotReadAgain) {
   EXPECT_EQ(second->snapshot, snapshot_of({{"a", std::string(5000, 'x')}, {"b", "22"}}, kBlock));
 }
 
-TEST_F(Scan, OfWhatGrewTheEndsAndTheNewAreRead) {
+TEST_F(Scan, GrownFileIsReadAtItsEndsAndNewBytesOnly) {
   std::string bytes;
   for (int i = 0; i < 10; ++i) bytes += std::string(kBlock, static_cast<char>('a' + i));
   write("a", bytes + "tail");
@@ -102,7 +102,7 @@ TEST_F(Scan, OfWhatGrewTheEndsAndTheNewAreRead) {
   EXPECT_EQ(second->bytes_read, 2u * kBlock + 8);
 }
 
-TEST_F(Scan, WhatWasKeptIsGoneOnFrom) {
+TEST_F(Scan, StoredScanIsReusedAndTruncationIsDetected) {
   write("a", std::string(5000, 'x'));
   write("b/c", "1");
   const auto first = take();
@@ -117,7 +117,7 @@ TEST_F(Scan, WhatWasKeptIsGoneOnFrom) {
   EXPECT_FALSE(decode_taken(kept + "x"));
 }
 
-TEST_F(Scan, WhatWasReplacedIsReadAnewThoughItIsLonger) {
+TEST_F(Scan, ReplacedLongerFileIsReadAgain) {
   write("a", std::string(3 * kBlock, 'x'));
   const auto first = take();
   write("b", std::string(4 * kBlock, 'y'));
@@ -128,7 +128,7 @@ TEST_F(Scan, WhatWasReplacedIsReadAnewThoughItIsLonger) {
   EXPECT_EQ(take(&*first)->snapshot, second->snapshot);
 }
 
-TEST_F(Scan, OneByteOfTheSameLengthIsSeenByItsTime) {
+TEST_F(Scan, SameSizeChangeIsDetectedByTheChangeTime) {
   write("a", std::string(3000, 'x'));
   touch("a", 1);
   const auto first = take();

@@ -14,7 +14,7 @@ using testing::snapshot_of;
 
 constexpr std::uint32_t kBlock = 1024;
 
-TEST(Snapshot, WhatIsEncodedReadsBack) {
+TEST(Snapshot, EncodedSnapshotReadsBackTheSame) {
   const Snapshot snapshot = snapshot_of(
       {{"a", ""}, {"b.txt", "1"}, {"b/c", std::string(1024, 'x')}, {"b/d", std::string(2049, 'y')}},
       kBlock);
@@ -26,12 +26,12 @@ TEST(Snapshot, WhatIsEncodedReadsBack) {
   EXPECT_EQ(snapshot.files[2].blocks.size(), 3u);
 }
 
-TEST(Snapshot, OneFileHasNoPath) {
+TEST(Snapshot, SingleFileSnapshotHasAnEmptyPath) {
   const Snapshot snapshot = snapshot_of({{"", "bytes"}}, kBlock);
   EXPECT_EQ(Snapshot::decode(snapshot.encode()).value(), snapshot);
 }
 
-TEST(Snapshot, AnyChangeHasAnotherName) {
+TEST(Snapshot, AnyChangeGivesAnotherId) {
   const Snapshot one = snapshot_of({{"a", "1"}}, kBlock);
   EXPECT_NE(one.id(), snapshot_of({{"a", "2"}}, kBlock).id());
   EXPECT_NE(one.id(), snapshot_of({{"b", "1"}}, kBlock).id());
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Hostile{"single_and_more", {"", "a"}, "a file and a folder"}),
     [](const auto& one) { return one.param.name; });
 
-TEST(Snapshot, EveryPrefixOfATextIsRefusedOrAShorterSnapshot) {
+TEST(Snapshot, EveryPrefixIsRefusedOrAShorterSnapshot) {
   const std::string text =
       snapshot_of({{"a", std::string(1500, 'x')}, {"b", "y"}}, kBlock).encode();
   for (std::size_t length = 0; length < text.size(); ++length) {
@@ -86,7 +86,7 @@ TEST(Snapshot, EveryPrefixOfATextIsRefusedOrAShorterSnapshot) {
   }
 }
 
-TEST(Snapshot, ASizeThatItsBytesCannotHoldCostsNoMemory) {
+TEST(Snapshot, ImpossibleFileSizeIsRefused) {
   Snapshot snapshot = snapshot_of({{"a", ""}}, kBlock);
   std::string text = snapshot.encode();
   text[text.size() - 5] = 1;  // the size becomes about 2^24, but no block follows
@@ -95,7 +95,7 @@ TEST(Snapshot, ASizeThatItsBytesCannotHoldCostsNoMemory) {
   EXPECT_EQ(Snapshot::decode(text).error().code(), Code::kExhausted);
 }
 
-TEST(Snapshot, LimitsHold) {
+TEST(Snapshot, LimitsOnFilesAndBlocksApply) {
   const std::string text =
       snapshot_of({{"a", std::string(5000, 'x')}, {"b", "y"}}, kBlock).encode();
   EXPECT_EQ(Snapshot::decode(text, {.files_max = 1}).error().code(), Code::kExhausted);
@@ -103,7 +103,7 @@ TEST(Snapshot, LimitsHold) {
   EXPECT_TRUE(Snapshot::decode(text, {.files_max = 2, .blocks_max = 6}).ok());
 }
 
-TEST(Snapshot, BlocksHaveASaneLength) {
+TEST(Snapshot, InvalidBlockLengthsAreRefused) {
   for (const std::uint32_t bytes : {0u, 1u, 512u, 1000u, 3u << 20, 32u << 20}) {
     std::string text = Snapshot{.block_bytes = 1024, .files = {}}.encode();
     for (std::size_t i = 0; i < 4; ++i)
@@ -114,7 +114,7 @@ TEST(Snapshot, BlocksHaveASaneLength) {
 
 std::string block(char c) { return std::string(kBlock, c); }
 
-TEST(Difference, NothingThereIsFetchedInRuns) {
+TEST(Difference, MissingFileIsFetchedInRunsOfLimitedLength) {
   const Snapshot wanted = snapshot_of({{"a", block('1') + block('2') + block('3') + "4"}}, kBlock);
   const auto plans = difference({.block_bytes = kBlock, .files = {}}, wanted, 3);
   ASSERT_EQ(plans.size(), 1u);
@@ -123,7 +123,7 @@ TEST(Difference, NothingThereIsFetchedInRuns) {
   EXPECT_EQ(plans[0].fetch_bytes, 3 * kBlock + 1);
 }
 
-TEST(Difference, WhatGrewIsFetchedFromItsLastWholeBlockOn) {
+TEST(Difference, GrownFileIsFetchedFromItsLastWholeBlock) {
   const Snapshot have = snapshot_of({{"a", block('1') + block('2') + "tail"}}, kBlock);
   const Snapshot wanted = snapshot_of({{"a", block('1') + block('2') + "tail and more"}}, kBlock);
   const auto plans = difference(have, wanted);
@@ -133,7 +133,7 @@ TEST(Difference, WhatGrewIsFetchedFromItsLastWholeBlockOn) {
   EXPECT_EQ(plans[0].fetch_bytes, 13u);
 }
 
-TEST(Difference, WhatMovedIsLinked) {
+TEST(Difference, MovedFilesAreLinked) {
   const Snapshot have = snapshot_of({{"a", block('1') + "x"}, {"b", ""}}, kBlock);
   const Snapshot wanted = snapshot_of({{"c", block('1') + "x"}, {"d", ""}}, kBlock);
   const auto plans = difference(have, wanted);
@@ -143,7 +143,7 @@ TEST(Difference, WhatMovedIsLinked) {
   EXPECT_EQ(plans[1].from, 1u);
 }
 
-TEST(Difference, BlocksOfAnotherLengthAreOfNoUse) {
+TEST(Difference, BlocksOfAnotherLengthAreNotReused) {
   const std::string bytes = block('1');
   EXPECT_FALSE(
       difference(snapshot_of({{"a", bytes}}, 2048), snapshot_of({{"a", bytes}}, kBlock))[0].link);

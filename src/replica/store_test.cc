@@ -62,7 +62,7 @@ class ReplicaStore : public ::testing::Test {
   FileSource source_{files_};
 };
 
-TEST_F(ReplicaStore, WhatIsBroughtIsWhatReadersSee) {
+TEST_F(ReplicaStore, ReadersSeeTheCopiedSnapshot) {
   std::vector<Progress> reported;
   ASSERT_TRUE(store_
                   ->bring(kForever, kKey, snapshot_of(files_, kBlock), source_,
@@ -76,14 +76,14 @@ TEST_F(ReplicaStore, WhatIsBroughtIsWhatReadersSee) {
   EXPECT_EQ(store_->list(), std::vector<std::string>{kKey});
 }
 
-TEST_F(ReplicaStore, TheSameAgainAsksNobody) {
+TEST_F(ReplicaStore, UnchangedSnapshotFetchesNothing) {
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
   FileSource again(files_);
   ASSERT_TRUE(bring(*store_, files_, again).ok());
   EXPECT_EQ(again.given_bytes, 0u);
 }
 
-TEST_F(ReplicaStore, OfWhatGrewOnlyTheEndIsFetched) {
+TEST_F(ReplicaStore, GrownFileFetchesOnlyItsEnd) {
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
   files_["train/a.csv"] += "more";
   FileSource again(files_);
@@ -92,7 +92,7 @@ TEST_F(ReplicaStore, OfWhatGrewOnlyTheEndIsFetched) {
   EXPECT_EQ(read_copy(fs_, *store_), files_);
 }
 
-TEST_F(ReplicaStore, FilesThatAreTheSameAreLinks) {
+TEST_F(ReplicaStore, UnchangedFilesAreHardLinks) {
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
   const auto before = fs_.stat("/data/replicas/datasets/default/faces/current/../" +
                                snapshot_of(files_, kBlock).id().hex() + "/classes.txt");
@@ -104,7 +104,7 @@ TEST_F(ReplicaStore, FilesThatAreTheSameAreLinks) {
   EXPECT_EQ((*before)->inode, (*after)->inode);
 }
 
-TEST_F(ReplicaStore, ASingleFileIsACopyToo) {
+TEST_F(ReplicaStore, SingleFileIsCopied) {
   const Files one{{"", noise(2500, 3)}};
   FileSource source(one);
   ASSERT_TRUE(bring(*store_, one, source).ok());
@@ -112,7 +112,7 @@ TEST_F(ReplicaStore, ASingleFileIsACopyToo) {
   EXPECT_EQ(store_->find(kKey).value()->path, "/data/replicas/datasets/default/faces/current/data");
 }
 
-TEST_F(ReplicaStore, TheOneBeforeStaysAndTheOneBeforeThatGoes) {
+TEST_F(ReplicaStore, PreviousVersionStaysAndTheOneBeforeIsRemoved) {
   std::vector<codec::Sha256> ids;
   for (int i = 0; i < 3; ++i) {
     files_["n"] = std::to_string(i);
@@ -125,7 +125,7 @@ TEST_F(ReplicaStore, TheOneBeforeStaysAndTheOneBeforeThatGoes) {
   EXPECT_TRUE(fs_.stat(folder / ids[2].hex()).value().has_value());
 }
 
-TEST_F(ReplicaStore, TheWayBackCostsNothing) {
+TEST_F(ReplicaStore, RollbackFetchesNothing) {
   const Files first = files_;
   ASSERT_TRUE(bring(*store_, first, source_).ok());
   files_["n"] = "1";
@@ -136,7 +136,7 @@ TEST_F(ReplicaStore, TheWayBackCostsNothing) {
   EXPECT_EQ(read_copy(fs_, *store_), first);
 }
 
-TEST_F(ReplicaStore, ABrokenFetchGoesOnWhereItStopped) {
+TEST_F(ReplicaStore, BrokenFetchResumesAfterARestart) {
   std::uint64_t fetched = 0;
   int breaks = 0;
   for (; breaks < 100; ++breaks) {
@@ -156,7 +156,7 @@ TEST_F(ReplicaStore, ABrokenFetchGoesOnWhereItStopped) {
   EXPECT_LE(fetched, 5000u + 3 * kBlock + 4 + static_cast<std::uint64_t>(breaks) * kBlock);
 }
 
-TEST_F(ReplicaStore, WhatChangesMeanwhileKeepsWhatWasFetched) {
+TEST_F(ReplicaStore, ChangedSnapshotKeepsBytesAlreadyFetched) {
   FileSource broken(files_);
   int pieces = 9;
   broken.before_piece = [&]() -> Status {
@@ -170,7 +170,7 @@ TEST_F(ReplicaStore, WhatChangesMeanwhileKeepsWhatWasFetched) {
   EXPECT_LE(broken.given_bytes + source.given_bytes, 5000u + 3 * kBlock + 4 + 5 + kBlock);
 }
 
-TEST_F(ReplicaStore, WrongBytesAreNeverShown) {
+TEST_F(ReplicaStore, WrongBytesAreNeverPublished) {
   const Snapshot wanted = snapshot_of(files_, kBlock);
   Files other = files_;
   other["train/b.csv"][2000] ^= 1;
@@ -182,7 +182,7 @@ TEST_F(ReplicaStore, WrongBytesAreNeverShown) {
   EXPECT_FALSE(store_->find(kKey).value().has_value());
 }
 
-TEST_F(ReplicaStore, ABlockThatBrokeOnTheWayIsAskedForAgain) {
+TEST_F(ReplicaStore, CorruptBlockIsFetchedAgain) {
   bool once = true;
   class Flips final : public BlockSource {
    public:
@@ -205,7 +205,7 @@ TEST_F(ReplicaStore, ABlockThatBrokeOnTheWayIsAskedForAgain) {
   EXPECT_EQ(read_copy(fs_, *store_), files_);
 }
 
-TEST_F(ReplicaStore, ASourceThatGivesTooMuchOrTooLittleIsRefused) {
+TEST_F(ReplicaStore, SourceWithTooManyOrTooFewBytesIsRefused) {
   class Liar final : public BlockSource {
    public:
     std::string bytes;
@@ -223,7 +223,7 @@ TEST_F(ReplicaStore, ASourceThatGivesTooMuchOrTooLittleIsRefused) {
             Code::kUnavailable);
 }
 
-TEST_F(ReplicaStore, ACopyThatSomebodyWroteIntoIsNotSpread) {
+TEST_F(ReplicaStore, ModifiedCopyIsNotReused) {
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
   const os::Path file = store_->find(kKey).value()->path / "train/a.csv";
   {
@@ -236,12 +236,12 @@ TEST_F(ReplicaStore, ACopyThatSomebodyWroteIntoIsNotSpread) {
   EXPECT_EQ(read_copy(fs_, *store_), files_);
 }
 
-TEST_F(ReplicaStore, KeysStayBelowTheRoot) {
+TEST_F(ReplicaStore, KeysOutsideTheRootAreRefused) {
   for (const char* key : {"", "..", "a/../b", "/a", ".new-x", "a/.hidden", "a/b/c/d/e"})
     EXPECT_EQ(store_->find(key).error().code(), Code::kInvalid) << key;
 }
 
-TEST_F(ReplicaStore, RemovedItIsGoneWithItsFolders) {
+TEST_F(ReplicaStore, RemoveDeletesTheCopyAndItsFolders) {
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
   ASSERT_TRUE(store_->remove(kKey).ok());
   EXPECT_TRUE(store_->list().empty());
@@ -249,7 +249,7 @@ TEST_F(ReplicaStore, RemovedItIsGoneWithItsFolders) {
   EXPECT_TRUE(store_->remove(kKey).ok());
 }
 
-TEST_F(ReplicaStore, AFullDiskLeavesWhatWasSeen) {
+TEST_F(ReplicaStore, FullDiskKeepsTheCurrentCopy) {
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
   const Files before = files_;
   files_["big"] = noise(100'000, 4);
@@ -261,7 +261,7 @@ TEST_F(ReplicaStore, AFullDiskLeavesWhatWasSeen) {
   EXPECT_EQ(read_copy(fs_, *store_), files_);
 }
 
-TEST_F(ReplicaStore, ACopyLeavesTheReserveOfTheDisk) {
+TEST_F(ReplicaStore, CopyLeavesTheReservedSpaceFree) {
   constexpr std::uint64_t kDisk = 1'000'000, kReserve = kDisk / 20;
   fs_.set_capacity(kDisk);
   files_["big"] = noise(kDisk - kReserve / 2, 5);
@@ -312,8 +312,8 @@ void change(Files& files, Rng& rng) {
 
 // After a power cut at any moment, readers see the whole previous or new version, and the next
 // bring() succeeds.
-TEST(ReplicaStoreCrash, EveryState) {
-  CrashCampaign campaign("replica_test --gtest_filter=ReplicaStoreCrash.EveryState", 1500);
+TEST(ReplicaStoreCrash, EveryCrashLeavesAWholeVersionAndAWorkingStore) {
+  CrashCampaign campaign("replica_test --gtest_filter=ReplicaStoreCrash.*", 1500);
   while (campaign.next_seed()) {
     CrashingFileSystem fs(campaign.seed());
     ASSERT_TRUE(fs.make_directories("/data", 0755).ok() && fs.sync_directory("/").ok());
@@ -370,7 +370,7 @@ TEST(ReplicaStoreCrash, EveryState) {
 
 // After any disk error, transient or permanent, readers see a whole version. Once the disk works
 // again, so does the store.
-TEST(ReplicaStoreFaults, EveryCall) {
+TEST(ReplicaStoreFaults, EveryFaultLeavesAWholeVersionAndAWorkingStore) {
   const Files first{{"a", noise(2500, 1)}, {"d/b", noise(900, 2)}},
       second{{"a", noise(2500, 1) + "x"}, {"c", noise(1100, 3)}};
   const auto work = [&](CrashingFileSystem& fs) {

@@ -229,17 +229,18 @@ class ControllerTest : public ::testing::Test {
 };
 
 // The result must not depend on how the copies are kept.
-class KeptTest : public ControllerTest, public ::testing::WithParamInterface<Informer::Keep> {
+class ControllerCacheModeTest : public ControllerTest,
+                                public ::testing::WithParamInterface<Informer::Keep> {
  protected:
-  KeptTest() { keep_ = GetParam(); }
+  ControllerCacheModeTest() { keep_ = GetParam(); }
 };
-INSTANTIATE_TEST_SUITE_P(Controller, KeptTest,
+INSTANTIATE_TEST_SUITE_P(Controller, ControllerCacheModeTest,
                          ::testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
                          [](const auto& keep) {
                            return keep.param == Informer::Keep::kText ? "Text" : "Object";
                          });
 
-TEST_P(KeptTest, ChildrenAreMadeChangedAndTakenAwayAsWanted) {
+TEST_P(ControllerCacheModeTest, ChildrenAreCreatedUpdatedAndDeleted) {
   start();
   post(widget("w", R"({"say": "one", "maps": {"a": {"k": "1"}, "b": {"k": "2"}}})"));
   settle();
@@ -268,7 +269,7 @@ TEST_P(KeptTest, ChildrenAreMadeChangedAndTakenAwayAsWanted) {
   EXPECT_EQ(api_.get(map_path("a")).body["data"], parse_json(R"({"k2": "3"})").value());
 }
 
-TEST_P(KeptTest, AtRestNothingIsWritten) {
+TEST_P(ControllerCacheModeTest, RepeatedReconcileWritesNothing) {
   start();
   post(widget("w", R"({"say": "one", "image": "i:1", "maps": {"a": {"k": "1"}}})"));
   settle();
@@ -290,7 +291,7 @@ TEST_P(KeptTest, AtRestNothingIsWritten) {
   EXPECT_TRUE(events().empty());
 }
 
-TEST_F(ControllerTest, AnObjectOfSomebodyElseIsNotTouched) {
+TEST_F(ControllerTest, ForeignObjectIsNotChanged) {
   start();
   const Json theirs =
       parse_json(
@@ -311,7 +312,7 @@ TEST_F(ControllerTest, AnObjectOfSomebodyElseIsNotTouched) {
   }));
 }
 
-TEST_P(KeptTest, APodIsMadeAnewWhenOurWishForItChanges) {
+TEST_P(ControllerCacheModeTest, ChangedPodSpecReplacesThePod) {
   start();
   post(widget("w", R"({"image": "i:1"})"));
   settle();
@@ -334,7 +335,7 @@ TEST_P(KeptTest, APodIsMadeAnewWhenOurWishForItChanges) {
   EXPECT_EQ(pod()["spec"]["containers"].as_array().at(0)["image"].as_string(), "i:2");
 }
 
-TEST_F(ControllerTest, ErrorsAndExceptionsAreRetriedAndToldAsEvents) {
+TEST_F(ControllerTest, ErrorsAreReportedAsEventsAndRetriedUnlessTerminal) {
   start();
   post(widget("w", R"({"mode": "throw", "say": "done"})"));
   ASSERT_TRUE(eventually("it worked in the end",
@@ -368,7 +369,7 @@ TEST_F(ControllerTest, ErrorsAndExceptionsAreRetriedAndToldAsEvents) {
       << text;
 }
 
-TEST_F(ControllerTest, AnUnreadableObjectIsToldAndNothingOfItIsTakenDown) {
+TEST_F(ControllerTest, UnreadableObjectIsReportedAndChildrenStay) {
   post(widget("bad", R"({"mode": 7})"));
   start();
   post(widget("w", R"({"say": "fine", "maps": {"a": {"k": "1"}}})"));
@@ -386,7 +387,7 @@ TEST_F(ControllerTest, AnUnreadableObjectIsToldAndNothingOfItIsTakenDown) {
   EXPECT_TRUE(reconciler_.gone_keys.empty());
 }
 
-TEST_F(ControllerTest, TheEndOfAnObjectIsTold) {
+TEST_F(ControllerTest, ReconcilerIsNotifiedOfDeletedObject) {
   start();
   post(widget("w", R"({"maps": {"a": {"k": "1"}}})"));
   settle();
@@ -399,7 +400,7 @@ TEST_F(ControllerTest, TheEndOfAnObjectIsTold) {
   EXPECT_EQ(api_.get(map_path("a")).status, 404) << "collected by the server";
 }
 
-TEST_F(ControllerTest, OtherKindsReconcileWhatTheyConcern) {
+TEST_F(ControllerTest, ChangeOfRelatedKindReconcilesObject) {
   start();
   post(widget("w", R"({})"));
   settle();
@@ -429,7 +430,7 @@ TEST_F(ControllerTest, OtherKindsReconcileWhatTheyConcern) {
   }));
 }
 
-TEST_F(ControllerTest, AMapOfChangesGetsBothVersions) {
+TEST_F(ControllerTest, ChangeMapperGetsBothVersions) {
   start();
   ASSERT_EQ(
       api_.post(
@@ -449,13 +450,13 @@ TEST_F(ControllerTest, AMapOfChangesGetsBothVersions) {
   EXPECT_EQ(reconciler_.node_changes, (std::vector<std::string>{"now", "before now", "before "}));
 }
 
-TEST_F(ControllerTest, ADelayComesBackByItself) {
+TEST_F(ControllerTest, DelayedObjectIsReconciledAgain) {
   start();
   post(widget("w", R"({"mode": "again"})"));
   ASSERT_TRUE(eventually("it came again and again", [&] { return reconciler_.runs > 10; }));
 }
 
-TEST_F(ControllerTest, ConflictingWritersBothGetThrough) {
+TEST_F(ControllerTest, ConflictingWritersBothSucceed) {
   start();
   post(widget("w", R"({"say": "0", "maps": {"a": {"k": "0"}}})"));
   settle();
@@ -518,7 +519,7 @@ TEST_F(ControllerTest, WriterEditsAppliesAndKeepsFinalizers) {
 }
 
 // A new leader's copy may be behind the writes of the previous leader.
-TEST_F(ControllerTest, AStatusOfALaterGenerationIsNotTakenBack) {
+TEST_F(ControllerTest, StatusOfOlderGenerationIsNotWritten) {
   start();
   post(widget("w", R"({"mode": "hopeless"})"));
   settle();
@@ -535,7 +536,7 @@ TEST_F(ControllerTest, AStatusOfALaterGenerationIsNotTakenBack) {
   EXPECT_EQ(tell(3, "third"), "third");
 }
 
-TEST_F(ControllerTest, AManagerStopsPromptlyWhateverItDoes) {
+TEST_F(ControllerTest, BusyManagerStopsWithinAMinute) {
   start();
   for (int i = 0; i < 20; ++i)
     post(widget(("w" + std::to_string(i)).c_str(), R"({"mode": "again", "maps": {}})"));
@@ -545,7 +546,7 @@ TEST_F(ControllerTest, AManagerStopsPromptlyWhateverItDoes) {
             seconds(60));  // below the timeout of a watch, which takes minutes
 }
 
-TEST_F(ControllerTest, EventsOfOneKindAreCountedNotRepeated) {
+TEST_F(ControllerTest, RepeatedEventsAreCounted) {
   metrics::Registry registry;
   ApiEventRecorder recorder(client_, {.component = "test", .metrics = &registry});
   const ObjectRef ref{&widgets_resource(), {"default", "w"}, "uid-1", "7"};

@@ -34,7 +34,7 @@ class DecoderTest : public ::testing::Test {
   std::atomic<int> decoded_{0};
 };
 
-TEST_F(DecoderTest, TheLastOnesAskedForAreRemembered) {
+TEST_F(DecoderTest, MostRecentlyUsedObjectsAreCached) {
   Decoder decoder = make(2);
   const auto one = decoder.add(object(1)), two = decoder.add(object(2));
   EXPECT_EQ(number(decoder.object(one, "1")), 1);
@@ -53,7 +53,7 @@ TEST_F(DecoderTest, TheLastOnesAskedForAreRemembered) {
   EXPECT_EQ(decoder.kept(), 2u);
 }
 
-TEST_F(DecoderTest, WithoutRoomEachCallDecodes) {
+TEST_F(DecoderTest, ZeroCapacityDecodesOnEachCall) {
   Decoder decoder = make(0);
   const auto one = decoder.add(object(1));
   const auto held = decoder.object(one, "1");
@@ -63,7 +63,7 @@ TEST_F(DecoderTest, WithoutRoomEachCallDecodes) {
   EXPECT_EQ(number(held), 1) << "who holds one keeps it";
 }
 
-TEST_F(DecoderTest, WhatCannotBeDecodedIsAnErrorOrNothing) {
+TEST_F(DecoderTest, UndecodableObjectIsErrorOrNull) {
   Decoder decoder = make(1);
   EXPECT_EQ(decoder.decode(Json("text")).error().message(), "no number");
   EXPECT_EQ(decoder.decode(Json("throw")).error().message(), "exception: thrown by the test");
@@ -72,7 +72,7 @@ TEST_F(DecoderTest, WhatCannotBeDecodedIsAnErrorOrNothing) {
   EXPECT_EQ(decoder.kept(), 0u);
 }
 
-TEST_F(DecoderTest, ManyThreadsReadWhatIsTheirs) {
+TEST_F(DecoderTest, ConcurrentReadsReturnTheRightObject) {
   Decoder decoder = make(3);
   std::vector<std::uint64_t> ids;
   for (int i = 0; i < 8; ++i) ids.push_back(decoder.add(object(i)));

@@ -47,7 +47,7 @@ class EventTest : public ::testing::Test {
       client_, {.component = "test", .burst = 1000, .clock = &clock_, .metrics = &metrics_}};
 };
 
-TEST_F(EventTest, ManyThatAreAlikeBecomeOneThatSaysSo) {
+TEST_F(EventTest, SimilarEventsAreCombined) {
   for (int i = 0; i < 30; ++i) record("attempt " + std::to_string(i));
   Reported expected;
   for (int i = 0; i < 9; ++i) expected["attempt " + std::to_string(i)] = 1;
@@ -59,7 +59,7 @@ TEST_F(EventTest, ManyThatAreAlikeBecomeOneThatSaysSo) {
   EXPECT_EQ(reported().size(), expected.size() + 2);
 }
 
-TEST_F(EventTest, NamesOfOneObjectSortByTime) {
+TEST_F(EventTest, EventNamesOfOneObjectSortByTime) {
   for (int i = 0; i < 20; ++i) {
     record("step", EventType::kNormal, ("Reason" + std::to_string(i)).c_str());
     clock_.time += std::chrono::milliseconds(1);
@@ -73,7 +73,7 @@ TEST_F(EventTest, NamesOfOneObjectSortByTime) {
   EXPECT_EQ(next, 20);
 }
 
-TEST_F(EventTest, AfterTenQuietMinutesTheyAreToldOneByOneAgain) {
+TEST_F(EventTest, SimilarEventsAreSeparateAfterTenQuietMinutes) {
   for (int i = 0; i < 12; ++i) record("attempt " + std::to_string(i));
   clock_.time += minutes(10);
   record("still");
@@ -83,7 +83,7 @@ TEST_F(EventTest, AfterTenQuietMinutesTheyAreToldOneByOneAgain) {
   EXPECT_EQ(reported().count("later"), 1u);
 }
 
-TEST_F(EventTest, ALongNameIsCutToOneThatTheServerTakes) {
+TEST_F(EventTest, LongObjectNameIsCutToValidEventName) {
   for (const char* end : {"-tail", ".tail", "..tail", "tail"}) {
     recorder_.record(
         {&config_maps_resource(), {"default", std::string(199, 'w') + end}, "uid-1", "7"},
@@ -93,7 +93,7 @@ TEST_F(EventTest, ALongNameIsCutToOneThatTheServerTakes) {
   }
 }
 
-TEST_F(EventTest, AnObjectHasABurstAndThenOneEveryFiveMinutes) {
+TEST_F(EventTest, EventsAreLimitedToBurstThenOnePerFiveMinutes) {
   ApiEventRecorder recorder(client_, {.component = "test", .clock = &clock_, .metrics = &metrics_});
   const auto storm = [&] {
     for (int i = 0; i < 100; ++i) {

@@ -140,7 +140,7 @@ class InformerTest : public ::testing::Test {
   std::jthread thread_;
 };
 
-TEST_F(InformerTest, ListsInPagesThenWatchesFromThere) {
+TEST_F(InformerTest, InformerListsInPagesThenWatches) {
   api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4)}, "token"));
   api_.answer(200, pod_list(10, {pod_object("c", 5)}));
   start();
@@ -162,7 +162,7 @@ TEST_F(InformerTest, ListsInPagesThenWatchesFromThere) {
   stop();
 }
 
-TEST_F(InformerTest, TellsUpToWhichVersionTheCopyIsCompleteAfterTheChangesThatMadeItSo) {
+TEST_F(InformerTest, ProgressIsReportedAfterTheChanges) {
   report_progress_ = true;
   api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4)}));
   start();
@@ -177,7 +177,7 @@ TEST_F(InformerTest, TellsUpToWhichVersionTheCopyIsCompleteAfterTheChangesThatMa
   stop();
 }
 
-TEST_F(InformerTest, KeepsNothingThatWasTrimmed) {
+TEST_F(InformerTest, TrimmedMembersAreNotStored) {
   Json pod = pod_object("a", 3);
   pod.make("metadata/managedFields").push_back(Json::object({{"manager", "kubectl"}}));
   pod.set("extra", "of no interest");
@@ -191,7 +191,7 @@ TEST_F(InformerTest, KeepsNothingThatWasTrimmed) {
   stop();
 }
 
-TEST_F(InformerTest, ResumesFromTheLastVersionWithoutListing) {
+TEST_F(InformerTest, WatchResumesFromLastVersionWithoutList) {
   api_.answer(200, pod_list(10, {pod_object("a", 3)}));
   start();
   api_.wait_watches(1);
@@ -212,7 +212,7 @@ TEST_F(InformerTest, ResumesFromTheLastVersionWithoutListing) {
   stop();
 }
 
-TEST_F(InformerTest, AGonePastIsListedAgainAndDifferencesAreTold) {
+TEST_F(InformerTest, ExpiredVersionCausesRelistAndReportsDifferences) {
   api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4), pod_object("c", 5)}));
   start();
   api_.wait_watches(1);
@@ -244,7 +244,7 @@ TEST_F(InformerTest, FailuresAreRetriedUntilTheServerAnswers) {
   stop();
 }
 
-TEST_F(InformerTest, AnOptionalResourceThatTheServerLacksIsCompleteAndEmpty) {
+TEST_F(InformerTest, MissingOptionalResourceIsSyncedAndEmpty) {
   api_.answer(404, Json::object());
   Informer::Options options = Informer::typed<Pod>();
   options.optional = true;
@@ -256,7 +256,7 @@ TEST_F(InformerTest, AnOptionalResourceThatTheServerLacksIsCompleteAndEmpty) {
   EXPECT_EQ(informer.size(), 0u);
 }
 
-TEST_F(InformerTest, AnUnreadableObjectIsAProblemAndNothingMore) {
+TEST_F(InformerTest, UnreadableObjectIsReportedAndHiddenFromCache) {
   Json bad = pod_object("bad", 4);
   bad.set("spec", "text");
   api_.answer(200, pod_list(10, {pod_object("a", 3), bad}));
@@ -280,7 +280,7 @@ TEST_F(InformerTest, AnUnreadableObjectIsAProblemAndNothingMore) {
   stop();
 }
 
-TEST_F(InformerTest, WhatThrowsConcernsItsObjectAndNoOther) {
+TEST_F(InformerTest, ExceptionsDoNotAffectOtherObjects) {
   api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("poison", 4), pod_object("trap", 5),
                                  pod_object("z", 6)}));
   start<ThrowingPod>();
@@ -295,7 +295,7 @@ TEST_F(InformerTest, WhatThrowsConcernsItsObjectAndNoOther) {
   stop();
 }
 
-TEST_F(InformerTest, WhatThisProcessWroteIsSeenAtOnceAndItsEchoIsNot) {
+TEST_F(InformerTest, OwnWriteIsVisibleAtOnceAndItsEchoIsIgnored) {
   api_.answer(200, pod_list(10, {pod_object("a", 3)}));
   start();
   api_.wait_watches(1);
@@ -316,7 +316,7 @@ TEST_F(InformerTest, WhatThisProcessWroteIsSeenAtOnceAndItsEchoIsNot) {
   stop();
 }
 
-TEST_F(InformerTest, ARelistKeepsWhatWasWrittenAfterIt) {
+TEST_F(InformerTest, RelistKeepsNewerOwnWrites) {
   api_.answer(200, pod_list(10, {}));
   start();
   api_.wait_watches(1);
@@ -332,7 +332,7 @@ TEST_F(InformerTest, ARelistKeepsWhatWasWrittenAfterIt) {
   stop();
 }
 
-TEST_F(InformerTest, APageThatAgesBeginsTheListAnew) {
+TEST_F(InformerTest, ExpiredPageRestartsTheList) {
   api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4)}, "token"));
   api_.answer(410,
               codec::parse_json(R"({"kind": "Status", "code": 410, "reason": "Expired"})").value());
@@ -352,14 +352,15 @@ Json labelled(const char* name, int version, const std::string& label) {
 }
 
 // Readers see the same, however an informer keeps its objects.
-class KeepingTest : public InformerTest, public ::testing::WithParamInterface<Informer::Keep> {};
-INSTANTIATE_TEST_SUITE_P(Informer, KeepingTest,
+class InformerCacheModeTest : public InformerTest,
+                              public ::testing::WithParamInterface<Informer::Keep> {};
+INSTANTIATE_TEST_SUITE_P(Informer, InformerCacheModeTest,
                          ::testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
                          [](const auto& keep) {
                            return keep.param == Informer::Keep::kText ? "Text" : "Object";
                          });
 
-TEST_P(KeepingTest, ObjectsAreFoundByWhatAnIndexSaysOfThem) {
+TEST_P(InformerCacheModeTest, IndexReturnsCurrentObjectsByValue) {
   keep_ = GetParam();
   prepare_ = [](Informer& informer) {
     informer.add_index("app", [](const Stored& stored) -> std::vector<std::string> {
@@ -403,7 +404,7 @@ TEST_P(KeepingTest, ObjectsAreFoundByWhatAnIndexSaysOfThem) {
   stop();
 }
 
-TEST_P(KeepingTest, WhatAnObjectIsFoundByIsAskedOnceForEachVersion) {
+TEST_P(InformerCacheModeTest, IndexFunctionRunsOncePerVersion) {
   keep_ = GetParam();
   std::atomic<int> asked{0};
   prepare_ = [&](Informer& informer) {
@@ -432,7 +433,7 @@ TEST_P(KeepingTest, WhatAnObjectIsFoundByIsAskedOnceForEachVersion) {
   stop();
 }
 
-TEST_P(KeepingTest, AnIndexThatThrowsConcernsItsObjectAndNoOther) {
+TEST_P(InformerCacheModeTest, ThrowingIndexFunctionAffectsOnlyItsObject) {
   keep_ = GetParam();
   prepare_ = [](Informer& informer) {
     informer.add_index("app", [](const Stored& stored) -> std::vector<std::string> {
@@ -449,7 +450,7 @@ TEST_P(KeepingTest, AnIndexThatThrowsConcernsItsObjectAndNoOther) {
   stop();
 }
 
-TEST_P(KeepingTest, WhatIsNotKeptWholeIsFoundByItsOwnersAlone) {
+TEST_P(InformerCacheModeTest, PartialObjectIsFoundByOwnerOnly) {
   keep_ = GetParam();
   whole_ = [](const Json& object) { return object["metadata"]["name"].as_string() != "part"; };
   prepare_ = [](Informer& informer) {
@@ -473,7 +474,7 @@ TEST_P(KeepingTest, WhatIsNotKeptWholeIsFoundByItsOwnersAlone) {
   stop();
 }
 
-TEST_P(KeepingTest, AnObjectIsWholeAndAnUnreadableOneIsNotThere) {
+TEST_P(InformerCacheModeTest, CacheReturnsFullObjectsAndOmitsUnreadableOnes) {
   keep_ = GetParam();
   Json bad = pod_object("bad", 4);
   bad.set("spec", "text");
@@ -501,7 +502,7 @@ TEST_P(KeepingTest, AnObjectIsWholeAndAnUnreadableOneIsNotThere) {
   stop();
 }
 
-TEST_F(InformerTest, FiltersGoIntoEveryRequest) {
+TEST_F(InformerTest, FiltersAreSentInEveryRequest) {
   api_.answer(200, pod_list(10, {}));
   start({.ns = "n", .label_selector = "a=b", .field_selector = "spec.nodeName=edge0"});
   api_.wait_watches(1);

@@ -17,7 +17,7 @@ using std::chrono::milliseconds, std::chrono::seconds;
 const SteadyTime kStart = SteadyTime(std::chrono::hours(10));
 const WallTime kWall = WallTime(std::chrono::hours(400'000));
 
-TEST(LeaseCore, TakesAFreeLeaseAndRenewsIt) {
+TEST(LeaseCore, FreeLeaseIsAcquiredAndRenewed) {
   LeaseCore core({.identity = "a"});
   const auto lease = core.attempt(nullptr, kStart, kWall, "ns", "l");
   ASSERT_TRUE(lease);
@@ -37,7 +37,7 @@ TEST(LeaseCore, TakesAFreeLeaseAndRenewsIt) {
   EXPECT_NE((*renewed)["spec"]["renewTime"], (*lease)["spec"]["renewTime"]);
 }
 
-TEST(LeaseCore, WaitsForTheLeaseOfAnotherAsLongAsItChanges) {
+TEST(LeaseCore, ForeignLeaseIsTakenOnlyAfterItStopsChanging) {
   LeaseCore a({.identity = "a"}), b({.identity = "b"});
   Json lease = *a.attempt(nullptr, kStart, kWall, "ns", "l");
   // Wall clocks do not matter; the time at which b saw a change counts.
@@ -53,14 +53,14 @@ TEST(LeaseCore, WaitsForTheLeaseOfAnotherAsLongAsItChanges) {
   EXPECT_EQ((*taken)["spec"]["leaseTransitions"].as_integer(), 1);
 }
 
-TEST(LeaseCore, AReleasedLeaseIsTakenAtOnce) {
+TEST(LeaseCore, ReleasedLeaseIsAcquiredAtOnce) {
   LeaseCore a({.identity = "a"}), b({.identity = "b"});
   const Json lease = a.release(*a.attempt(nullptr, kStart, kWall, "ns", "l"), kWall);
   b.observe(lease, kStart);
   EXPECT_TRUE(b.attempt(lease, kStart, kWall, "ns", "l"));
 }
 
-TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
+TEST(LeaderElector, SecondElectorLeadsAfterFirstStops) {
   apiserver::InMemoryApiServer api;
   kube::Client client(api.transport(), {});
   const auto options = [](const char* name) {
@@ -136,7 +136,7 @@ LeaderElector::Options named(const char* name, const HandClock& clock) {
   return out;
 }
 
-TEST(LeaderElector, ALookThatTookLongMakesAFreshLeaseNoOlder) {
+TEST(LeaderElector, SlowReadDoesNotAgeAFreshLease) {
   apiserver::InMemoryApiServer api;
   HandClock clock;
   Link slow(api.transport());
@@ -160,7 +160,7 @@ TEST(LeaderElector, ALookThatTookLongMakesAFreshLeaseNoOlder) {
   EXPECT_TRUE(follower.leading()) << "one that nobody renews runs out all the same";
 }
 
-TEST(LeaderElector, ARenewalThatHangsLeavesTimeForAnother) {
+TEST(LeaderElector, HangingRenewalLeavesTimeForAnother) {
   apiserver::InMemoryApiServer api;
   HandClock clock;
   Link link(api.transport());
@@ -186,7 +186,7 @@ TEST(LeaderElector, ARenewalThatHangsLeavesTimeForAnother) {
   EXPECT_TRUE(end.ok()) << end.error();
 }
 
-TEST(LeaderElector, DoesNotWaitAsABusyServerAsks) {
+TEST(LeaderElector, ElectorIgnoresRetryAfter) {
   const auto busy = net::loopback(net::inline_handler([](const net::Request&) {
     net::Response later{.status = 429};
     later.headers.add("Retry-After", "1");
@@ -200,7 +200,7 @@ TEST(LeaderElector, DoesNotWaitAsABusyServerAsks) {
   EXPECT_EQ(link.requests, 1);
 }
 
-TEST(LeaderElector, ALeaderThatIsCutOffEndsByItselfAndLeavesTheLeaseToRunOut) {
+TEST(LeaderElector, DisconnectedLeaderStopsAndItsLeaseExpires) {
   apiserver::InMemoryApiServer api;
   HandClock clock;
   Link link(api.transport());
@@ -237,7 +237,7 @@ TEST(LeaderElector, ALeaderThatIsCutOffEndsByItselfAndLeavesTheLeaseToRunOut) {
   EXPECT_TRUE(two.leading());
 }
 
-TEST(LeaderElector, WorkThatGoesOnWhenAnotherMayLeadEndsWithTheProcess) {
+TEST(LeaderElector, StuckWorkEndsTheProcessAfterLeaseLoss) {
   apiserver::InMemoryApiServer api;
   HandClock clock;
   Link link(api.transport());
@@ -260,7 +260,7 @@ TEST(LeaderElector, WorkThatGoesOnWhenAnotherMayLeadEndsWithTheProcess) {
   EXPECT_EQ(end.error().code(), Code::kUnavailable);
 }
 
-TEST(LeaderElector, WithoutANameEachHasOneOfItsOwn) {
+TEST(LeaderElector, DefaultIdentitiesAreUnique) {
   apiserver::InMemoryApiServer api;
   kube::Client client(api.transport(), {});
   LeaderElector one(client, {}), two(client, {});

@@ -29,7 +29,7 @@ struct Slow {
   std::atomic<bool> busy{false}, go_on{false};
 };
 
-TEST(Manager, LeadsNoMoreFromTheMomentItIsToldToStop) {
+TEST(Manager, ManagerStopsLeadingAtStopRequest) {
   apiserver::InMemoryApiServer api;
   const kube::Client client(api.transport(), {});
   ASSERT_EQ(api.post("/api/v1/nodes", Json::object({{"metadata", Json::object({{"name", "one"}})}}))

@@ -95,7 +95,7 @@ class Misbehaving : public ::testing::TestWithParam<Case> {
   int written_ = 0;
 };
 
-TEST_P(Misbehaving, TheCopyIsRightInTheEnd) {
+TEST_P(Misbehaving, CacheMatchesServerAfterFaults) {
   MisbehavingServer server(api_.transport(), GetParam().faults);
   const auto http = net::make_client({});
   const kube::Client client(

@@ -86,7 +86,7 @@ class NamespacesTest : public ::testing::Test {
   kube::Client client_{http_, {}};
 };
 
-TEST_F(NamespacesTest, AManagerListsAndWatchesOnlyWhatItIsToSee) {
+TEST_F(NamespacesTest, ManagerReadsOnlyConfiguredNamespaces) {
   Manager manager(client_, {.namespaces = {"a", "b"}, .informer_backoff_min = milliseconds(1)});
   Reconciler reconciler;
   manager.add<ConfigMap>(reconciler);
@@ -116,7 +116,7 @@ TEST_F(NamespacesTest, AManagerListsAndWatchesOnlyWhatItIsToSee) {
                                  "/api/v1/namespaces/b/configmaps", "/api/v1/nodes"}));
 }
 
-TEST_F(NamespacesTest, AListOfOneNamespaceTakesNothingOfAnother) {
+TEST_F(NamespacesTest, EachStepListsOneNamespaceAndKeepsOthers) {
   auto options = Informer::typed<ConfigMap>();
   options.namespaces = {"a", "b"};
   options.watch_timeout = seconds(1);

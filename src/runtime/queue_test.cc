@@ -21,7 +21,7 @@ std::string taken(QueueCore& queue, SteadyTime now) {
   return item ? item->key.name : "-";
 }
 
-TEST(QueueCore, KeysComeOnceAndInOrder) {
+TEST(QueueCore, KeysAreReturnedOnceAndInOrder) {
   QueueCore queue({});
   for (const ObjectKey& key : {kB, kA, kB, kC, kA}) EXPECT_TRUE(queue.add(key, kStart));
   EXPECT_EQ(queue.ready(), 3u);
@@ -31,7 +31,7 @@ TEST(QueueCore, KeysComeOnceAndInOrder) {
   EXPECT_EQ(taken(queue, kStart), "-");
 }
 
-TEST(QueueCore, AKeyAddedWhileItIsWorkedOnComesAgainAfterItIsDone) {
+TEST(QueueCore, KeyAddedDuringWorkIsReturnedAfterDone) {
   QueueCore queue({});
   queue.add(kA, kStart);
   EXPECT_EQ(taken(queue, kStart), "a");
@@ -44,7 +44,7 @@ TEST(QueueCore, AKeyAddedWhileItIsWorkedOnComesAgainAfterItIsDone) {
   EXPECT_EQ(taken(queue, kStart), "-");
 }
 
-TEST(QueueCore, DelayedKeysComeInTimeAndTheEarliestTimeCounts) {
+TEST(QueueCore, DelayedKeyIsReturnedAtItsEarliestTime) {
   QueueCore queue({});
   queue.add_at(kA, kStart + seconds(10));
   queue.add_at(kA, kStart + seconds(5));
@@ -57,7 +57,7 @@ TEST(QueueCore, DelayedKeysComeInTimeAndTheEarliestTimeCounts) {
   EXPECT_EQ(queue.next(), std::nullopt);
 }
 
-TEST(QueueCore, AnAdditionOvertakesTheDelay) {
+TEST(QueueCore, ImmediateAdditionCancelsTheDelay) {
   QueueCore queue({});
   queue.add_at(kA, kStart + seconds(10));
   queue.add(kA, kStart);
@@ -76,7 +76,7 @@ TEST(QueueCore, ADelayThatEndsDuringWorkIsNotLost) {
   EXPECT_EQ(taken(queue, kStart + seconds(3)), "a");
 }
 
-TEST(QueueCore, BackOffDoublesUpToItsMaximumAndEndsWithForget) {
+TEST(QueueCore, BackoffDoublesUpToMaximumAndForgetResetsIt) {
   QueueCore queue({.first = milliseconds(10), .max = milliseconds(100), .jitter = 0.1});
   SteadyTime now = kStart;
   for (const int expected : {10, 20, 40, 80, 100, 100}) {
@@ -100,7 +100,7 @@ TEST(QueueCore, AFullQueueRefusesNewKeysOnly) {
   EXPECT_TRUE(queue.add(kA, kStart));
 }
 
-TEST(WorkQueue, ManyWorkersNeverHaveOneKeyAtOnceAndLoseNone) {
+TEST(WorkQueue, WorkersNeverShareAKeyAndLoseNone) {
   WorkQueue queue({.name = "test"});
   constexpr int kKeys = 5, kRounds = 200;
   std::map<std::string, std::atomic<int>> busy, work;
@@ -129,7 +129,7 @@ TEST(WorkQueue, ManyWorkersNeverHaveOneKeyAtOnceAndLoseNone) {
   for (const auto& [key, count] : work) EXPECT_GE(count, 1) << key;
 }
 
-TEST(WorkQueue, TellsItsMetrics) {
+TEST(WorkQueue, QueueExportsMetrics) {
   metrics::Registry registry;
   WorkQueue queue({.name = "q", .metrics = &registry});
   queue.add(kA);
@@ -151,7 +151,7 @@ TEST(WorkQueue, TellsItsMetrics) {
   }
 }
 
-TEST(QueueCore, CountsAKeyWhereItComesInAndNotAgainWhileItIsThere) {
+TEST(QueueCore, AddedCounterCountsEachQueuedKeyOnce) {
   QueueCore queue({});
   queue.add(kA, kStart);
   queue.add(kA, kStart);
@@ -168,7 +168,7 @@ TEST(QueueCore, CountsAKeyWhereItComesInAndNotAgainWhileItIsThere) {
   EXPECT_EQ(queue.added(), 3u) << "the other has come due";
 }
 
-TEST(WorkQueue, ShutDownWakesEverybody) {
+TEST(WorkQueue, ShutDownReleasesAWorker) {
   WorkQueue queue({.name = "test"});
   std::jthread waiter([&] { EXPECT_EQ(queue.take(), std::nullopt); });
   queue.shut_down();

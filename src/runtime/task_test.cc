@@ -44,7 +44,7 @@ class RunTasks : public ::testing::Test {
   std::jthread thread_;
 };
 
-TEST_F(RunTasks, ADueTaskRunsAndAnIdleOneWaitsForItsWakeup) {
+TEST_F(RunTasks, IdleTaskRunsAfterEachWakeup) {
   std::atomic<bool> work = false;
   start({{.name = "idle",
           .due = [&]() -> std::optional<SteadyTime> {
@@ -96,7 +96,7 @@ TEST_F(RunTasks, TasksThatShareAWakeupRunAtTheSameTime) {
   await(2);
 }
 
-TEST_F(RunTasks, ATaskWithItsOwnWaitPreparesItsThreadFirst) {
+TEST_F(RunTasks, TaskPreparesItsThreadBeforeWaiting) {
   std::atomic<bool> prepared = false;
   start({{.name = "outside",
           .due = []() -> std::optional<SteadyTime> { return std::nullopt; },
@@ -111,7 +111,7 @@ TEST_F(RunTasks, ATaskWithItsOwnWaitPreparesItsThreadFirst) {
   await(1);
 }
 
-TEST_F(RunTasks, AnExceptionDoesNotEndTheOthers) {
+TEST_F(RunTasks, ExceptionDoesNotEndOtherTasks) {
   std::atomic<bool> thrown = false;
   start({{.name = "throws",
           .due = [] { return std::optional(SteadyTime::min()); },
@@ -127,7 +127,7 @@ TEST_F(RunTasks, AnExceptionDoesNotEndTheOthers) {
   while (!thrown) std::this_thread::yield();
 }
 
-TEST_F(RunTasks, ReturnAfterAStopRequest) {
+TEST_F(RunTasks, RunReturnsAfterStopRequest) {
   start({{.name = "idle",
           .due = []() -> std::optional<SteadyTime> { return std::nullopt; },
           .step = [](const Context&) {}}});

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
-#include "schema/structural.h"
 #include "base/testing/golden.h"
+#include "schema/structural.h"
 
 namespace varda::schema {
 namespace schema_test {
@@ -68,7 +68,7 @@ Json outcome(const Schema& schema, const Json& test) {
   return result;
 }
 
-TEST(Schema, PrunesDefaultsAndValidatesAsTheFilesSay) {
+TEST(Schema, PruningDefaultsAndValidationMatchTheGoldenCases) {
   for (const auto& path : files("schema")) {
     Json file = read(path);
     auto schema = compile(file["schema"]);
@@ -88,7 +88,7 @@ TEST(Schema, PrunesDefaultsAndValidatesAsTheFilesSay) {
   }
 }
 
-TEST(Structural, RefusesWhatTheFilesSay) {
+TEST(Structural, CausesMatchTheGoldenCases) {
   for (const auto& path : files("structural")) {
     Json file = read(path);
     bool differs = false;
@@ -104,7 +104,7 @@ TEST(Structural, RefusesWhatTheFilesSay) {
   }
 }
 
-TEST(Schema, UnchangedValuesAreNotJudgedAgain) {
+TEST(Schema, UnchangedInvalidValuesAreNotReported) {
   auto schema = compile(Json::object(
       {{"type", "object"},
        {"properties", Json::object({{"a", Json::object({{"type", "string"}, {"maxLength", 3}})},
@@ -126,7 +126,7 @@ TEST(Pattern, HostileExpressionsTakeLinearTime) {
   EXPECT_FALSE(pattern->matches(std::string(100'000, 'a') + "!"));
 }
 
-TEST(Pattern, TellsWhatIsWrongWithAnExpression) {
+TEST(Pattern, ErrorDescribesTheInvalidExpression) {
   auto pattern = Pattern::compile("[");
   ASSERT_FALSE(pattern.ok());
   EXPECT_EQ(pattern.error().message(), "error parsing regexp: missing ]: `[`");

@@ -25,7 +25,7 @@ class Config : public ::testing::Test {
   os::testing::MemoryFileSystem fs_;
 };
 
-TEST_F(Config, LoneOnnxFileNeedsNoConfiguration) {
+TEST_F(Config, SingleOnnxFileNeedsNoConfiguration) {
   file("net.onnx").file("labels.txt", "zero\none\r\ntwo");
   const ModelConfig config = read({.instances = 3}).value();
   EXPECT_EQ(config.engine, "onnxruntime");
@@ -34,12 +34,12 @@ TEST_F(Config, LoneOnnxFileNeedsNoConfiguration) {
   EXPECT_EQ(config.labels, (std::vector<std::string>{"zero", "one", "two"}));
 }
 
-TEST_F(Config, ModelOnnxWinsAmongSeveral) {
+TEST_F(Config, ModelOnnxIsPreferredAmongSeveralFiles) {
   file("model.onnx").file("other.onnx");
   EXPECT_EQ(read()->file, "model.onnx");
 }
 
-TEST_F(Config, SeveralOrNoModelFilesSayWhatToDo) {
+TEST_F(Config, ErrorForSeveralOrNoModelFilesGivesAdvice) {
   EXPECT_THAT(error(), HasSubstr("no model.onnx"));
   file("a.onnx").file("b.onnx");
   EXPECT_EQ(error(),
@@ -78,7 +78,7 @@ postprocess: {top_k: {k: 2}}
   EXPECT_EQ(config.transform.top_k->k, 2);
 }
 
-TEST_F(Config, WrongSettingsAreNamed) {
+TEST_F(Config, ErrorNamesTheInvalidSetting) {
   file("model.onnx");
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"instance: 2", "unknown setting instance"},
@@ -110,7 +110,7 @@ TEST_F(Config, WrongSettingsAreNamed) {
   }
 }
 
-TEST_F(Config, FileOfNoKnownKindNeedsAnEngine) {
+TEST_F(Config, UnknownFileKindNeedsAnEngine) {
   file("net.bin").file("model.yaml", "file: net.bin\n");
   EXPECT_EQ(error(), "model.yaml: engine must be set for net.bin");
 }

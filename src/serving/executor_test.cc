@@ -28,7 +28,7 @@ Status submit(Executor& executor, std::function<void()> body, std::size_t bytes 
   return executor.submit(job);
 }
 
-TEST(Executor, ShortJobRunsOnTheCallersThread) {
+TEST(Executor, ShortJobRunsOnTheThreadOfTheCaller) {
   Executor executor({});
   std::thread::id ran;
   ASSERT_TRUE(submit(executor, [&] { ran = std::this_thread::get_id(); }).ok());
@@ -48,7 +48,7 @@ TEST(Executor, LongOrLargeJobsRunOnInstanceThreads) {
   EXPECT_NE(slow.get_future().get(), std::this_thread::get_id());
 }
 
-TEST(Executor, AJobThatThrowsEndsAloneAndGivesItsPlaceBack) {
+TEST(Executor, ThrowingJobFreesItsInstance) {
   Executor executor({.instances = 1});
   for (int i = 0; i < 3; ++i)
     ASSERT_TRUE(submit(executor, [] { throw std::bad_alloc(); }).ok()) << "on this thread";
@@ -60,7 +60,7 @@ TEST(Executor, AJobThatThrowsEndsAloneAndGivesItsPlaceBack) {
   ran.get_future().wait();
 }
 
-TEST(Executor, NoMoreThanInstancesRunAtATimeAndOrderIsKept) {
+TEST(Executor, JobsRunInOrderUpToTheInstanceLimit) {
   Executor executor({.instances = 1});
   executor.expect(std::chrono::seconds(1));
   std::mutex mutex;
@@ -86,7 +86,7 @@ TEST(Executor, NoMoreThanInstancesRunAtATimeAndOrderIsKept) {
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
-TEST(Executor, FullQueueRefusesAndLeavesTheJobWithTheCaller) {
+TEST(Executor, FullQueueRefusesAndReturnsTheJob) {
   Executor executor({.instances = 1, .queue_max = 2, .queue_bytes_max = 100});
   executor.expect(std::chrono::seconds(1));
   std::latch started(1), go(1), done(3);
@@ -115,7 +115,7 @@ TEST(Executor, FullQueueRefusesAndLeavesTheJobWithTheCaller) {
   done.wait();
 }
 
-TEST(Executor, JobThatIsWithdrawnLeavesItsPlaceToOthersAndOneThatRunsStays) {
+TEST(Executor, WithdrawnJobFreesItsPlaceAndARunningJobStays) {
   class Placed final : public Job {
    public:
     Placed(std::atomic<std::uint64_t>& place, std::function<void()> body)
@@ -156,7 +156,7 @@ TEST(Executor, JobThatIsWithdrawnLeavesItsPlaceToOthersAndOneThatRunsStays) {
   done.wait();
 }
 
-TEST(Executor, CallersThreadIsNotUsedWhileEveryInstanceIsBusy) {
+TEST(Executor, CallerThreadIsNotUsedWhileAllInstancesAreBusy) {
   Executor executor({.instances = 1});
   std::latch started(1), go(1);
   std::thread other([&] {
@@ -175,7 +175,7 @@ TEST(Executor, CallersThreadIsNotUsedWhileEveryInstanceIsBusy) {
 
 // A replaced version lives until its last request is answered. It then ends on a thread of that
 // executor.
-TEST(Executor, EndsOnItsOwnThreadWhenAJobWasTheLastToHoldIt) {
+TEST(Executor, ExecutorEndsOnItsOwnThreadAfterTheLastJob) {
   struct Owner {
     std::shared_ptr<std::promise<void>> ended = std::make_shared<std::promise<void>>();
     Executor executor{{.instances = 2}};

@@ -24,7 +24,7 @@ class Layout : public ::testing::Test {
   os::testing::MemoryFileSystem fs_;
 };
 
-TEST(Versions, NumbersCompareAsNumbersAndStandAboveNames) {
+TEST(Versions, NumbersCompareNumericallyAndAboveNames) {
   for (const auto& [low, high] : std::vector<std::pair<const char*, const char*>>{
            {"2", "10"},
            {"9", "20240229"},
@@ -41,7 +41,7 @@ TEST(Versions, NumbersCompareAsNumbersAndStandAboveNames) {
   EXPECT_NE(older("3", "03"), older("03", "3"));
 }
 
-TEST_F(Layout, TargetNamesTheVersionHoweverOld) {
+TEST_F(Layout, TargetSelectsAnOlderVersion) {
   file("digits/3/model.onnx");
   file("digits/4/model.onnx");
   EXPECT_EQ(wanted("digits").version, "4");
@@ -50,7 +50,7 @@ TEST_F(Layout, TargetNamesTheVersionHoweverOld) {
   EXPECT_EQ(wanted("digits").problem, "");
 }
 
-TEST_F(Layout, TargetThatIsNotThereKeepsItsNameAndSaysSo) {
+TEST_F(Layout, MissingTargetVersionIsReported) {
   file("digits/3/model.onnx");
   file("digits/target", "5");
   EXPECT_EQ(wanted("digits"),
@@ -60,7 +60,7 @@ TEST_F(Layout, TargetThatIsNotThereKeepsItsNameAndSaysSo) {
   EXPECT_NE(wanted("digits").problem, "");
 }
 
-TEST_F(Layout, JointIsTakenAsItStandsWhateverTheVersionsAre) {
+TEST_F(Layout, JointFileIsReadForAnyVersion) {
   file("digits/3/model.onnx");
   EXPECT_EQ(wanted("digits").joint, std::nullopt);
   file("digits/joint.json", "{}");
@@ -73,7 +73,7 @@ TEST_F(Layout, JointIsTakenAsItStandsWhateverTheVersionsAre) {
 }
 
 // Opening a pipe blocks until a writer comes.
-TEST(LayoutOnDisk, PipesAndLinksToThemAreNotReadAndKeepNobodyWaiting) {
+TEST(LayoutOnDisk, PipesAreReportedWithoutBlocking) {
   const std::string name = ::testing::TempDir() + "/layout-XXXXXX";
   std::vector<char> directory(name.begin(), name.end());
   directory.push_back('\0');
@@ -103,7 +103,7 @@ TEST(LayoutOnDisk, PipesAndLinksToThemAreNotReadAndKeepNobodyWaiting) {
   std::filesystem::remove_all(root);
 }
 
-TEST_F(Layout, WorkInProgressAndStrayFilesAreNotVersions) {
+TEST_F(Layout, HiddenAndStrayFilesAreNotVersions) {
   file("digits/3/model.onnx");
   file("digits/.5/model.onnx");
   file("digits/9");  // a file
@@ -113,12 +113,12 @@ TEST_F(Layout, WorkInProgressAndStrayFilesAreNotVersions) {
   EXPECT_EQ(scan(fs_, "/models").value().size(), 1u);
 }
 
-TEST_F(Layout, ModelWithoutVersionsIsKnownAndHasAProblem) {
+TEST_F(Layout, ModelWithoutVersionsHasAProblem) {
   ASSERT_TRUE(fs_.make_directories("/models/empty", 0755).ok());
   EXPECT_EQ(wanted("empty"), (Wanted{.problem = "there is no version"}));
 }
 
-TEST_F(Layout, AnyChangeOfAVersionsFilesChangesItsFingerprint) {
+TEST_F(Layout, ChangedFilesOfAVersionChangeItsFingerprint) {
   file("digits/3/model.onnx", "a");
   const std::string before = wanted("digits").fingerprint;
   EXPECT_EQ(wanted("digits").fingerprint, before);
@@ -129,9 +129,7 @@ TEST_F(Layout, AnyChangeOfAVersionsFilesChangesItsFingerprint) {
   EXPECT_NE(wanted("digits").fingerprint, replaced);
 }
 
-TEST_F(Layout, UnreadableRepositoryIsAnErrorAndNotAnEmptyOne) {
-  EXPECT_FALSE(scan(fs_, "/nowhere").ok());
-}
+TEST_F(Layout, UnreadableRepositoryIsAnError) { EXPECT_FALSE(scan(fs_, "/nowhere").ok()); }
 
 }  // namespace
 }  // namespace varda::serving

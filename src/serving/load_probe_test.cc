@@ -31,17 +31,17 @@ std::optional<LoadFailure> probe_with(const std::string& script,
   return probe.probe(ctx, kSource);
 }
 
-TEST(ChildProbe, ChildThatSaysItLoadsIsBelieved) {
+TEST(ChildProbe, SuccessReportedByTheChildIsAccepted) {
   EXPECT_EQ(probe_with(R"(echo some log; echo 'varda-serve probe-load: {"loads":true}')"),
             std::nullopt);
 }
 
-TEST(ChildProbe, ChildLearnsWhatToLoad) {
+TEST(ChildProbe, ChildGetsTheModelToLoad) {
   const auto failure = probe_with(R"(echo "$@"; kill -9 $$)");
   EXPECT_THAT(failure->message, HasSubstr("--probe-load m/2"));
 }
 
-TEST(ChildProbe, EveryWayToEndIsUnderstood) {
+TEST(ChildProbe, EveryWayToEndHasItsFailure) {
   struct Row {
     const char* script;
     const char* code;
@@ -78,7 +78,7 @@ TEST(ChildProbe, EveryWayToEndIsUnderstood) {
   }
 }
 
-TEST(ChildProbe, ChildThatHangsIsEndedInTime) {
+TEST(ChildProbe, HangingChildIsEndedAtTheTimeout) {
   const auto failure = probe_with("exec sleep 1000", Context::background(), milliseconds(50));
   EXPECT_EQ(failure->code, "LoadTimedOut");
   std::stop_source stop;
@@ -86,7 +86,7 @@ TEST(ChildProbe, ChildThatHangsIsEndedInTime) {
   EXPECT_TRUE(probe_with("exec sleep 1000", Context(stop.get_token())));
 }
 
-TEST(ChildProbe, WhereNoChildCanBeStartedNothingIsHeldAgainstTheModel) {
+TEST(ChildProbe, ModelPassesIfNoChildCanBeStarted) {
   ChildProbe probe({.program = "/nonexistent/varda-serve", .arguments = {}, .environment = {}});
   EXPECT_EQ(probe.probe(Context::background(), kSource), std::nullopt);
 }
@@ -153,7 +153,7 @@ class RepositoryWithProbe : public ::testing::Test {
   std::unique_ptr<Repository> repository_;
 };
 
-TEST_F(RepositoryWithProbe, VersionThatCrashesIsNotLoadedAndTheOldOneServes) {
+TEST_F(RepositoryWithProbe, CrashingVersionIsNotLoadedAndTheOldOneServes) {
   models_.add("m", "1", kModel);
   models_.target("m", "1");
   start();
@@ -170,7 +170,7 @@ TEST_F(RepositoryWithProbe, VersionThatCrashesIsNotLoadedAndTheOldOneServes) {
   EXPECT_THAT(probe_.asked(), ElementsAre("1", "2", "3"));
 }
 
-TEST_F(RepositoryWithProbe, RestartedServerServesWhatServedLastWhileTheTargetDoesNotLoad) {
+TEST_F(RepositoryWithProbe, RestartServesTheLastGoodVersionIfTheTargetFails) {
   models_.add("m", "1", kModel);
   models_.target("m", "1");
   start();
@@ -188,7 +188,7 @@ TEST_F(RepositoryWithProbe, RestartedServerServesWhatServedLastWhileTheTargetDoe
   EXPECT_THAT(index(), ElementsAre("1 READY", "9 UNAVAILABLE"));
 }
 
-TEST_F(RepositoryWithProbe, VersionThatServedIsNotTriedAgainUnlessItsFilesChanged) {
+TEST_F(RepositoryWithProbe, ServedVersionIsProbedAgainOnlyIfItsFilesChanged) {
   models_.add("m", "1", kModel);
   models_.target("m", "1");
   start();
@@ -203,7 +203,7 @@ TEST_F(RepositoryWithProbe, VersionThatServedIsNotTriedAgainUnlessItsFilesChange
   EXPECT_THAT(index(), ElementsAre("1 READY"));
 }
 
-TEST_F(RepositoryWithProbe, LastGoodVersionThatDoesNotLoadIsLeftAloneAndTheTargetServes) {
+TEST_F(RepositoryWithProbe, FailingLastGoodVersionIsSkippedAndTheTargetServes) {
   models_.add("m", "1", "fail_load torn\n");
   models_.add("m", "2", kModel);
   models_.target("m", "2");
@@ -213,7 +213,7 @@ TEST_F(RepositoryWithProbe, LastGoodVersionThatDoesNotLoadIsLeftAloneAndTheTarge
   EXPECT_THAT(probe_.asked(), ElementsAre("1", "2"));
 }
 
-TEST_F(RepositoryWithProbe, FailureThatMayPassIsTriedAgain) {
+TEST_F(RepositoryWithProbe, TransientFailureIsProbedAgain) {
   probe_.tell("1", {"LoadCrashed", "SIGKILL", milliseconds(0)});
   models_.add("m", "1", kModel);
   models_.target("m", "1");

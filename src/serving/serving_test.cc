@@ -81,7 +81,7 @@ class Serving : public ::testing::Test {
   net::Handler handler_;
 };
 
-TEST_F(Serving, NewestVersionServesWhereNobodyTargetsOne) {
+TEST_F(Serving, NewestVersionServesWithoutATarget) {
   models_.add("m", "9", std::string(kModel) + "scale 9\n");
   models_.add("m", "10", std::string(kModel) + "scale 10\n");
   start();
@@ -93,7 +93,7 @@ TEST_F(Serving, NewestVersionServesWhereNobodyTargetsOne) {
   EXPECT_THAT(index(), ElementsAre("m/10 READY"));
 }
 
-TEST_F(Serving, ReplacedTargetSwitchesAndSwitchesBack) {
+TEST_F(Serving, ChangedTargetSwitchesVersionsBothWays) {
   models_.add("m", "3", std::string(kModel) + "scale 3\n");
   models_.add("m", "4", std::string(kModel) + "scale 4\n");
   models_.target("m", "3");
@@ -108,7 +108,7 @@ TEST_F(Serving, ReplacedTargetSwitchesAndSwitchesBack) {
   EXPECT_THAT(registry_.text(), HasSubstr("varda_model_switches_total{model=\"m\"} 2\n"));
 }
 
-TEST_F(Serving, FilesReplacedUnderTheSameVersionAreLoaded) {
+TEST_F(Serving, ChangedFilesOfTheActiveVersionAreLoaded) {
   models_.add("m", "3", std::string(kModel) + "scale 3\n");
   models_.target("m", "3");
   start();
@@ -129,7 +129,7 @@ TEST_F(Serving, FilesReplacedUnderTheSameVersionAreLoaded) {
   EXPECT_THAT(index(), ElementsAre("m/3 READY"));
 }
 
-TEST_F(Serving, ChangeIsNoticedWithoutAskingForIt) {
+TEST_F(Serving, ChangeIsDetectedBeforeTheNextScan) {
   models_.add("m", "3", kModel);
   start();  // the scan interval is one hour: only an event can be in time
   models_.add("m", "4", kModel);
@@ -137,7 +137,7 @@ TEST_F(Serving, ChangeIsNoticedWithoutAskingForIt) {
   while (infer() != "4=1") ASSERT_TRUE(ctx.check().ok());
 }
 
-TEST_F(Serving, RequestsUnderWayEndOnTheOldVersionWhileNewOnesUseTheNew) {
+TEST_F(Serving, RunningRequestsFinishOnTheOldVersion) {
   const std::string begun = (models_.path() / ".begun").string();
   models_.add("m", "3",
               std::string(kModel) + "scale 3\nhold_run " + models_.hold("run") + "\ncount_runs " +
@@ -155,7 +155,7 @@ TEST_F(Serving, RequestsUnderWayEndOnTheOldVersionWhileNewOnesUseTheNew) {
   EXPECT_EQ(old.get(), "3=3");
 }
 
-TEST_F(Serving, VersionThatFailsLeavesTheOldOneServingAndSaysWhy) {
+TEST_F(Serving, FailingVersionIsReportedAndTheOldOneServes) {
   models_.add("m", "3", std::string(kModel) + "scale 3\n");
   models_.target("m", "3");
   start();
@@ -183,7 +183,7 @@ TEST_F(Serving, VersionThatFailsLeavesTheOldOneServingAndSaysWhy) {
   EXPECT_THAT(index(), ElementsAre("m/3 READY"));
 }
 
-TEST_F(Serving, FailedVersionIsTriedAgainOnlyWhenItsFilesChange) {
+TEST_F(Serving, FailedVersionIsLoadedAgainOnlyIfItsFilesChange) {
   models_.add("m", "1", "count_runs x\nfail_load bad\n");
   start(std::chrono::milliseconds(5));
   for (int i = 0; i < 3; ++i) settle();
@@ -196,7 +196,7 @@ TEST_F(Serving, FailedVersionIsTriedAgainOnlyWhenItsFilesChange) {
   EXPECT_EQ(infer(), "1=1");
 }
 
-TEST_F(Serving, LoadThatNobodyWantsAnyMoreIsDropped) {
+TEST_F(Serving, ObsoleteLoadIsDropped) {
   models_.add("m", "3", std::string(kModel) + "scale 3\n");
   models_.add("m", "4", std::string(kModel) + "scale 4\nhold_load " + models_.hold("load") + "\n");
   models_.target("m", "3");
@@ -213,7 +213,7 @@ TEST_F(Serving, LoadThatNobodyWantsAnyMoreIsDropped) {
   EXPECT_EQ(infer(), "3=3");
 }
 
-TEST_F(Serving, ModelsAppearAndDisappear) {
+TEST_F(Serving, ModelsAppearAndDisappearAtRuntime) {
   start();
   EXPECT_EQ(infer(), "404 there is no model \"m\"");
   models_.add("m", "1", kModel);
@@ -227,7 +227,7 @@ TEST_F(Serving, ModelsAppearAndDisappear) {
   EXPECT_EQ(infer(), "404 there is no model \"m\"");
 }
 
-TEST_F(Serving, EngineThatRunsOneAtATimeGetsACopyForEachInstance) {
+TEST_F(Serving, SingleThreadedEngineGetsOneModelPerInstance) {
   models_.add("m", "1",
               std::string(kModel) + "concurrent 1\ncount_runs " +
                   (models_.path() / "m" / ".runs").string() + "\n",
@@ -238,7 +238,7 @@ TEST_F(Serving, EngineThatRunsOneAtATimeGetsACopyForEachInstance) {
   EXPECT_EQ(infer(), "1=1");
 }
 
-TEST_F(Serving, FullQueueAnswers429AndWaitingTooLong504) {
+TEST_F(Serving, FullQueueReturns429AndLongWaitReturns504) {
   models_.add("m", "1", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nqueue: {max: 1}\nwarmup: {runs: 0}\n");
   start();
@@ -260,7 +260,7 @@ TEST_F(Serving, FullQueueAnswers429AndWaitingTooLong504) {
   EXPECT_THAT(outcome(second.get()), HasSubstr("504 the request waited"));
 }
 
-TEST_F(Serving, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
+TEST_F(Serving, WaitingRequestOfADisconnectedClientIsNotRun) {
   const auto runs = models_.path() / ".runs";
   models_.add("m", "3",
               std::string(kModel) + "hold_run " + models_.hold("run") + "\ncount_runs " +
@@ -294,7 +294,7 @@ TEST_F(Serving, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
               HasSubstr("nv_inference_exec_count{model=\"m\",version=\"3\"} 2\n"));
 }
 
-TEST_F(Serving, BadRequestsAre400AndNameTheInput) {
+TEST_F(Serving, BadRequestReturns400AndNamesTheInput) {
   models_.add("m", "1", kModel);
   start();
   EXPECT_EQ(outcome(call("POST", "/v2/models/m/infer", "")),
@@ -312,7 +312,7 @@ TEST_F(Serving, BadRequestsAre400AndNameTheInput) {
   EXPECT_EQ(call("GET", "/v3").status, 404);
 }
 
-TEST_F(Serving, BinaryTensorsGoBothWays) {
+TEST_F(Serving, BinaryTensorsAreReadAndWritten) {
   models_.add("m", "1", std::string(kModel) + "scale 2\n");
   start();
   oip::InferRequest request;
@@ -331,7 +331,7 @@ TEST_F(Serving, BinaryTensorsGoBothWays) {
   EXPECT_THAT(registry_.text(), HasSubstr("nv_inference_count{model=\"m\",version=\"1\"} 2\n"));
 }
 
-TEST_F(Serving, BytesThatAreNotUtf8ComeInBinaryOnly) {
+TEST_F(Serving, InvalidUtf8OutputNeedsBinaryEncoding) {
   models_.add("m", "1", "tensor BYTES -1\n");
   start();
   const auto send = [&](const std::string& parameters, const std::string& bytes) {
@@ -360,7 +360,7 @@ TEST_F(Serving, BytesThatAreNotUtf8ComeInBinaryOnly) {
   EXPECT_EQ(codec::parse_json(plain.body)->at("outputs/0/data/0").as_string(), "ü");
 }
 
-TEST_F(Serving, DrainingTurnsReadinessOffAndStillAnswers) {
+TEST_F(Serving, DrainingServerIsNotReadyButAnswers) {
   models_.add("m", "1", kModel);
   start();
   for (const char* path : {"/v2/health/ready", "/readyz", "/v2/models/m/ready"})
@@ -373,7 +373,7 @@ TEST_F(Serving, DrainingTurnsReadinessOffAndStillAnswers) {
   EXPECT_EQ(infer(), "1=1");
 }
 
-TEST_F(Serving, ModelSaysWhatItIs) {
+TEST_F(Serving, MetadataDescribesTheModel) {
   models_.add("m", "1", kModel);
   start();
   EXPECT_EQ(

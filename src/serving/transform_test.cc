@@ -77,7 +77,7 @@ class Transforms : public ::testing::Test {
   net::Handler handler_;
 };
 
-TEST_F(Transforms, AnImageIsTheBodyItself) {
+TEST_F(Transforms, ImageIsAcceptedAsTheRequestBody) {
   start(std::string(kImage) + "postprocess: {top_k: {k: 2}}\n");
   // JSON has the shortest decimals that round-trip to these floats: 200 * 0.01f and 100 * 0.01f.
   EXPECT_EQ(outcome(post(png({0, 200, 50, 100}), {{"Content-Type", "image/png"}})),
@@ -90,7 +90,7 @@ TEST_F(Transforms, AnImageIsTheBodyItself) {
             "400 image 0: neither a JPEG nor a PNG, nor the base64 of one");
 }
 
-TEST_F(Transforms, ABodyThatIsNoRequestIsAnsweredWithWhatToSend) {
+TEST_F(Transforms, ErrorForAnInvalidBodyExplainsWhatToSend) {
   start(kImage);
   const std::string hint =
       ": send JSON, {\"inputs\": [...]}, or a JPEG or PNG with Content-Type: image/jpeg or "
@@ -108,7 +108,7 @@ TEST_F(Transforms, ABodyThatIsNoRequestIsAnsweredWithWhatToSend) {
   EXPECT_EQ(outcome(post(" [1]")), "400 the body is not a JSON object" + hint);
 }
 
-TEST_F(Transforms, AModelOfTensorsSaysThatItTakesNoImage) {
+TEST_F(Transforms, ErrorForAnImageToATensorModelExplainsWhy) {
   start("");
   EXPECT_EQ(outcome(post(png({1, 2, 3, 4}))),
             "400 the body is a PNG, and model \"m\" takes tensors: its model.yaml declares no "
@@ -116,7 +116,7 @@ TEST_F(Transforms, AModelOfTensorsSaysThatItTakesNoImage) {
   EXPECT_EQ(outcome(post("")), "400 the body is empty: send JSON, {\"inputs\": [...]}");
 }
 
-TEST_F(Transforms, ImagesAreBytesTensorsInBinaryAndBase64InJson) {
+TEST_F(Transforms, ImagesAreAcceptedAsBinaryTensorsAndBase64) {
   start(std::string(kImage) + kClassify);
   const std::string a = png({0, 0, 0, 255}), b = png({0, 255, 0, 0});
   oip::InferRequest request;
@@ -136,7 +136,7 @@ TEST_F(Transforms, ImagesAreBytesTensorsInBinaryAndBase64InJson) {
 
 // Threads of connections never decode, however short earlier requests were: a few kilobytes may be
 // millions of pixels.
-TEST_F(Transforms, ImagesAreNeverDecodedOnTheCallersThread) {
+TEST_F(Transforms, ImagesAreNeverDecodedOnTheThreadOfTheCaller) {
   start(std::string(kImage) + kClassify);
   const std::string json =
       R"({"inputs":[{"name":"image","shape":[1],"datatype":"BYTES","data":[")" +
@@ -160,7 +160,7 @@ TEST_F(Transforms, ImagesAreNeverDecodedOnTheCallersThread) {
   }
 }
 
-TEST_F(Transforms, TheModelsOwnTensorsStillWorkAndEveryOutputCanBeAskedFor) {
+TEST_F(Transforms, TensorsOfTheModelAreAcceptedAndEveryOutputAvailable) {
   start(std::string(kImage) + kClassify);
   const std::string input =
       R"("inputs":[{"name":"x","shape":[1,4],"datatype":"FP32","data":[0,0,8,0]}])";
@@ -173,7 +173,7 @@ TEST_F(Transforms, TheModelsOwnTensorsStillWorkAndEveryOutputCanBeAskedFor) {
             "400 the model has no output \"z\"; it has labels, scores, probabilities, y");
 }
 
-TEST_F(Transforms, MetadataShowsWhatRequestsSendAndGet) {
+TEST_F(Transforms, MetadataShowsImageInputAndLabelOutputs) {
   start(std::string(kImage) + kClassify);
   EXPECT_THAT(
       oip::write(repository_->find("m", "").value()->metadata()),
@@ -182,7 +182,7 @@ TEST_F(Transforms, MetadataShowsWhatRequestsSendAndGet) {
           R"("outputs":[{"name":"labels","datatype":"BYTES","shape":[-1,2]},{"name":"scores","datatype":"FP32","shape":[-1,2]}])"));
 }
 
-TEST_F(Transforms, DeclarationThatDoesNotFitTheModelIsAFailedLoadWithItsReason) {
+TEST_F(Transforms, MismatchedPostprocessFailsTheLoadWithAReason) {
   start("postprocess: {top_k: {k: 5}}\n");
   EXPECT_EQ(failure(),
             "UNAVAILABLE LoadFailed: model.yaml: postprocess.top_k.k is 5, but output \"y\" of "
@@ -191,7 +191,7 @@ TEST_F(Transforms, DeclarationThatDoesNotFitTheModelIsAFailedLoadWithItsReason) 
                                              "load: model.yaml: postprocess.top_k.k is 5"));
 }
 
-TEST_F(Transforms, WarmUpRunsTheWholePipelineAndSoFindsWhatOpenDimensionsHid) {
+TEST_F(Transforms, WarmUpFindsErrorsThatOpenDimensionsHide) {
   // Boxes of five numbers: the model leaves the size open, so only a run finds the error.
   start("postprocess: {nms: {boxes: 'y', scores: y1}}\nwarmup: {shapes: {x: [3, 5], x1: [3]}}\n",
         "tensor FP32 -1 -1\ntensor FP32 -1\n");
@@ -199,7 +199,7 @@ TEST_F(Transforms, WarmUpRunsTheWholePipelineAndSoFindsWhatOpenDimensionsHid) {
               HasSubstr("LoadFailed: the first run failed: postprocess.nms takes boxes [n,4]"));
 }
 
-TEST_F(Transforms, WarmUpSendsAnImageOfTheModelsSizeSoThatNoShapeIsNeeded) {
+TEST_F(Transforms, WarmUpSendsAnImageOfTheDeclaredSize) {
   const std::string runs = (models_.path() / ".runs").string();
   start("preprocess: {image: {layout: NCHW, resize: {width: 2, height: 3}}}\nwarmup: {runs: 2}\n",
         "tensor FP32 -1 3 -1 -1\ncount_runs " + runs + "\n");
@@ -209,13 +209,13 @@ TEST_F(Transforms, WarmUpSendsAnImageOfTheModelsSizeSoThatNoShapeIsNeeded) {
             Json::array({1, 3, 3, 2}));
 }
 
-TEST_F(Transforms, ModelWithoutPreprocessSaysThatItTakesNoImages) {
+TEST_F(Transforms, ModelWithoutPreprocessRefusesImages) {
   start("postprocess: {top_k: {k: 1}}\n");
   EXPECT_EQ(outcome(post(png({1, 2, 3, 4}), {{"Content-Type", "image/png"}})),
             "400 model \"m\" takes tensors, not images: its model.yaml declares no preprocess");
 }
 
-TEST_F(Transforms, TimeBeforeAndAfterTheRunIsCountedByItself) {
+TEST_F(Transforms, PreprocessAndPostprocessTimesAreCountedSeparately) {
   start(std::string(kImage) + kClassify);
   post(png({1, 2, 3, 4}), {{"Content-Type", "image/png"}});
   EXPECT_THAT(registry_.text(), HasSubstr("nv_inference_count{model=\"m\",version=\"1\"} 1\n"));

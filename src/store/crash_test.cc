@@ -196,7 +196,7 @@ class Life {
   Revision compacted_ = 0, compacting_ = 0;
 };
 
-TEST(StoreCrash, EveryStateHoldsAllThatWasAcknowledgedAndTheLastCommitWholeOrNot) {
+TEST(StoreCrash, EveryCrashKeepsAcknowledgedCommitsAndNoPartialOne) {
   CrashCampaign campaign("store_test --gtest_filter='StoreCrash.*'", 1000);
   while (campaign.next_seed()) Life(campaign, campaign.seed()).run();
   EXPECT_EQ(campaign.failure(), "");
@@ -240,7 +240,7 @@ Result<std::unique_ptr<Store>> open_on(CrashingFileSystem& fs, const SqliteVfs& 
   return internal::make_store({}, std::move(opened.journal), std::move(opened.loaded));
 }
 
-TEST(StoreUpgrade, OnAFullDiskChangesNothingAndSaysWhatItTakes) {
+TEST(StoreUpgrade, FullDiskLeavesTheOldFormatAndNamesTheNeededSpace) {
   std::string wanted;
   std::uint64_t refused = 0;
   log::configure(log::Format::kText, log::Level::kWarn);  // each upgrade logs a line
@@ -271,7 +271,7 @@ TEST(StoreUpgrade, OnAFullDiskChangesNothingAndSaysWhatItTakes) {
   EXPECT_NE(wanted.find("; "), std::string::npos);
 }
 
-TEST(StoreCrash, UpgradeIsDoneOrNotAndLosesNothing) {
+TEST(StoreCrash, UpgradeIsCompleteOrAbsentAfterACrash) {
   std::string wanted;
   {
     const auto fs = disk_of_first_format();

@@ -97,7 +97,7 @@ class StoreFaults : public ::testing::Test {
   }
 };
 
-TEST_F(StoreFaults, AtEveryCallLoseNothingThatWasAcknowledged) {
+TEST_F(StoreFaults, EveryFaultKeepsAcknowledgedCommits) {
   std::uint64_t calls = 0;
   {
     const auto fs = new_disk();
@@ -145,7 +145,7 @@ TEST_F(StoreFaults, AtEveryCallLoseNothingThatWasAcknowledged) {
   EXPECT_GE(hits, (calls - 2) / every);
 }
 
-TEST_F(StoreFaults, AfterAFailedSyncNothingIsWrittenUntilTheFileWasReadAgain) {
+TEST_F(StoreFaults, FailedSyncStopsWritesUntilTheStoreIsReopened) {
   bool fail = false;  // outlives the store, because closing the store calls the disk once more
   const auto fs = new_disk();
   const SqliteVfs vfs(*fs);
@@ -169,7 +169,7 @@ TEST_F(StoreFaults, AfterAFailedSyncNothingIsWrittenUntilTheFileWasReadAgain) {
   EXPECT_TRUE(store->put("b", "1").ok());
 }
 
-TEST_F(StoreFaults, OnAFullDiskDeletingWorksAndMakesRoom) {
+TEST_F(StoreFaults, FullDiskAllowsDeletionsWhichFreeSpace) {
   const auto fs = new_disk();
   fs->set_capacity(12 << 20);
   const SqliteVfs vfs(*fs);
@@ -211,7 +211,7 @@ TEST_F(StoreFaults, OnAFullDiskDeletingWorksAndMakesRoom) {
   EXPECT_TRUE(room_for_objects(*fs, kFile).ok());
 }
 
-TEST_F(StoreFaults, OnAFullDiskWhatOnlyChangesLeavesTheRoomOfDeleting) {
+TEST_F(StoreFaults, UpdatesOnAFullDiskKeepTheReserveForDeletions) {
   const auto fs = new_disk();
   fs->set_capacity(12 << 20);
   const SqliteVfs vfs(*fs);
@@ -252,7 +252,7 @@ TEST_F(StoreFaults, OnAFullDiskWhatOnlyChangesLeavesTheRoomOfDeleting) {
   EXPECT_LT((*again)->oldest(), model.revision());
 }
 
-TEST_F(StoreFaults, SlowDiskHoldsUpWritersOnly) {
+TEST_F(StoreFaults, SlowDiskBlocksOnlyWriters) {
   // In turn, each disk call of a commit blocks until all other clients are served.
   for (std::uint64_t slow = 0;; ++slow) {
     const auto fs = new_disk();
@@ -295,7 +295,7 @@ TEST_F(StoreFaults, SlowDiskHoldsUpWritersOnly) {
   }
 }
 
-TEST_F(StoreFaults, NoMemoryForSqliteLosesNothing) {
+TEST_F(StoreFaults, SqliteWithoutMemoryLosesNoCommit) {
   struct Limit {
     explicit Limit(std::int64_t bytes) { sqlite3_hard_heap_limit64(bytes); }
     ~Limit() { sqlite3_hard_heap_limit64(0); }

@@ -81,7 +81,7 @@ class StoreFormat : public ::testing::Test {
   std::filesystem::path root_;
 };
 
-TEST_F(StoreFormat, TheFirstFormatIsBroughtUpOnceWithValuesAndHistory) {
+TEST_F(StoreFormat, FirstFormatIsUpgradedOnceWithValuesAndHistory) {
   first_format();
   {
     const auto store = open_sqlite(file()).value();
@@ -102,7 +102,7 @@ TEST_F(StoreFormat, TheFirstFormatIsBroughtUpOnceWithValuesAndHistory) {
   EXPECT_EQ(ask("SELECT value FROM about WHERE name='id'"), id);
 }
 
-TEST_F(StoreFormat, AnUpgradeThatIsKilledAnywhereIsDoneByTheNextOpening) {
+TEST_F(StoreFormat, KilledUpgradeIsCompletedByTheNextOpen) {
   int points = 0;
   for (bool reached = true; reached; ++points) {
     for (const auto& entry : std::filesystem::directory_iterator(root_))
@@ -134,7 +134,7 @@ TEST_F(StoreFormat, AnUpgradeThatIsKilledAnywhereIsDoneByTheNextOpening) {
   EXPECT_EQ(points, 6);  // five places to crash, and one run without a crash
 }
 
-TEST_F(StoreFormat, ANewerFormatIsRefusedAndNamesTheProgramItTakes) {
+TEST_F(StoreFormat, NewerFormatIsRefusedAndNamesTheNeededVersion) {
   open_sqlite(file()).value().reset();
   run_sql("PRAGMA user_version=3; UPDATE about SET value='7.5.0' WHERE name='needs'");
   const auto opened = open_sqlite(file());
@@ -144,7 +144,7 @@ TEST_F(StoreFormat, ANewerFormatIsRefusedAndNamesTheProgramItTakes) {
   EXPECT_EQ(ask("PRAGMA user_version"), "3");
 }
 
-TEST_F(StoreFormat, AFileGetsSmallerWhenMuchIsDeleted) {
+TEST_F(StoreFormat, FileShrinksAfterManyDeletions) {
   const auto store = open_sqlite(file()).value();
   std::vector<Op> ops;
   for (int i = 0; i < 4000; ++i)
@@ -159,7 +159,7 @@ TEST_F(StoreFormat, AFileGetsSmallerWhenMuchIsDeleted) {
   EXPECT_LT(std::filesystem::file_size(file()), 12u << 20);
 }
 
-TEST_F(StoreFormat, AHundredThousandUpdatesOfAFewKeysStayWithinABound) {
+TEST_F(StoreFormat, FileSizeIsBoundedOverManyUpdatesOfFewKeys) {
   metrics::Registry registry;
   const auto store =
       open_sqlite(file(),
@@ -185,7 +185,7 @@ TEST_F(StoreFormat, AHundredThousandUpdatesOfAFewKeysStayWithinABound) {
   EXPECT_THAT(text, ::testing::ContainsRegex("varda_store_compactions_total [1-9]"));
 }
 
-TEST_F(StoreFormat, AStoreMovesAsValuesAndNobodyGoesOnFromItsOldRevisions) {
+TEST_F(StoreFormat, RestoredStoreKeepsValuesAndRefusesOldRevisions) {
   first_format();
   const Page read = read_sqlite(file()).value();
   EXPECT_EQ(ask("PRAGMA user_version"), "1");  // reading does not upgrade the file
@@ -212,7 +212,7 @@ TEST_F(StoreFormat, AStoreMovesAsValuesAndNobodyGoesOnFromItsOldRevisions) {
   EXPECT_EQ(store->put("next", "1").value(), begin + 1);
 }
 
-TEST_F(StoreFormat, AWriterThatEndsEarlyLeavesNothing) {
+TEST_F(StoreFormat, UnfinishedWriterLeavesNoFile) {
   {
     auto writer = SqliteWriter::create(file()).value();
     ASSERT_TRUE(writer->add("a", "1").ok());
@@ -222,7 +222,7 @@ TEST_F(StoreFormat, AWriterThatEndsEarlyLeavesNothing) {
   EXPECT_EQ(read_sqlite(file()).error().code(), Code::kNotFound);
 }
 
-TEST(RevisionAfterRestore, NeverGoesBackForWhateverWasSeen) {
+TEST(RevisionAfterRestore, RevisionAfterRestoreExceedsEveryEarlierRevision) {
   const auto at = [](long long microseconds) {
     return std::chrono::system_clock::time_point(std::chrono::microseconds(microseconds));
   };

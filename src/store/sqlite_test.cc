@@ -71,7 +71,7 @@ TEST_F(SqliteStore, ValuesRevisionsAndHistoryContinueAfterReopen) {
   EXPECT_EQ(store->put("c", "1").value(), 6);
 }
 
-TEST_F(SqliteStore, NobodyElseMayReadWhateverTheUmaskAndTheDirectory) {
+TEST_F(SqliteStore, FilesAreReadableByTheOwnerOnly) {
   const auto mode = [](const std::filesystem::path& path) {
     return os::real_file_system().stat(path).value()->mode;
   };
@@ -89,7 +89,7 @@ TEST_F(SqliteStore, NobodyElseMayReadWhateverTheUmaskAndTheDirectory) {
   ::umask(before);
 }
 
-TEST_F(SqliteStore, CompactionHoldsAfterReopen) {
+TEST_F(SqliteStore, CompactionPersistsAfterReopen) {
   {
     auto store = open_sqlite(file()).value();
     for (int i = 0; i < 10; ++i) (void)store->put("a", std::to_string(i)).value();
@@ -102,7 +102,7 @@ TEST_F(SqliteStore, CompactionHoldsAfterReopen) {
   EXPECT_TRUE(store->watch("", 10).ok());
 }
 
-TEST_F(SqliteStore, ForgottenHistoryLeavesTheFile) {
+TEST_F(SqliteStore, RemovedHistoryShrinksTheFile) {
   const Options options{.history_events_max = 10};
   auto store = open_sqlite(file(), options).value();
   for (int i = 0; i < 600; ++i) (void)store->put("a", std::string(1000, 'x')).value();
@@ -133,7 +133,7 @@ TEST_F(SqliteStore, ForeignNewerAndDamagedFilesAreRefused) {
 }
 
 // Pages may be intact while numbers are wrong: a flipped bit must not make revisions decrease.
-TEST_F(SqliteStore, RevisionsThatCannotBeAreRefused) {
+TEST_F(SqliteStore, ImpossibleRevisionsAreRefused) {
   for (const char* damage :
        {"UPDATE meta SET value=1 WHERE name='revision'",
         "UPDATE meta SET value=-4 WHERE name='revision'",
@@ -156,7 +156,7 @@ TEST_F(SqliteStore, RevisionsThatCannotBeAreRefused) {
   }
 }
 
-TEST_F(SqliteStore, FullDiskIsExhaustedAndReadingGoesOn) {
+TEST_F(SqliteStore, FullDiskReturnsExhaustedAndReadsContinue) {
   auto opened = internal::open_sqlite_journal(file(), {.pages_max = 60}).value();
   auto store = internal::make_store({}, std::move(opened.journal), std::move(opened.loaded));
   auto watch = store->watch("", 0).value();
@@ -177,7 +177,7 @@ TEST_F(SqliteStore, FullDiskIsExhaustedAndReadingGoesOn) {
   EXPECT_EQ(store->put("small", "x").value(), last + 1);
 }
 
-TEST_F(SqliteStore, OnAFullDiskDeletionsDoNotFailForWhatComesAlongWithThem) {
+TEST_F(SqliteStore, DeletionsOnAFullDiskSucceedDuringLargeWrites) {
   auto opened = internal::open_sqlite_journal(file(), {.pages_max = 60}).value();
   auto store = internal::make_store({.value_bytes_max = 16u << 20}, std::move(opened.journal),
                                     std::move(opened.loaded));
@@ -205,7 +205,7 @@ TEST_F(SqliteStore, OnAFullDiskDeletionsDoNotFailForWhatComesAlongWithThem) {
 
 // A process limit replaces a quota: both fail writes with an error that SQLite does not treat as a
 // full disk.
-TEST_F(SqliteStore, AQuotaIsAFullDiskAndWritingGoesOnWhenItIsLifted) {
+TEST_F(SqliteStore, ExceededQuotaReturnsExhaustedAndWritesResume) {
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);
   if (pid == 0) {

@@ -104,13 +104,13 @@ TEST_P(Stores, ExpectedRevisionGuardsWritesAndDeletions) {
   EXPECT_EQ(store_->get("a").value()->created, 4);
 }
 
-TEST_P(Stores, DeletingNothingIsNoWrite) {
+TEST_P(Stores, DeletingAMissingKeyIsNoCommit) {
   put("a", "1");
   EXPECT_EQ(store_->remove("b").value(), 1);
   EXPECT_EQ(store_->revision(), 1);
 }
 
-TEST_P(Stores, TransactionHappensWholeOrNotAtAll) {
+TEST_P(Stores, TransactionAppliesCompletelyOrNotAtAll) {
   put("a", "1");
   std::vector<Op> bad;
   bad.emplace_back(Put{.key = "b", .value = "1", .expected = {}});
@@ -125,7 +125,7 @@ TEST_P(Stores, TransactionHappensWholeOrNotAtAll) {
   EXPECT_THAT(poll(*watch), ElementsAre("put a=1@1", "put b=1@2", "delete a=1@2 was 1@1"));
 }
 
-TEST_P(Stores, BadTransactionsAreRefused) {
+TEST_P(Stores, InvalidTransactionsAreRefused) {
   EXPECT_EQ(store_->commit({}).error().code(), Code::kInvalid);
   EXPECT_EQ(store_->put("", "x").error().code(), Code::kInvalid);
   std::vector<Op> twice;
@@ -137,7 +137,7 @@ TEST_P(Stores, BadTransactionsAreRefused) {
   EXPECT_TRUE(store_->put("a", "1234").ok());
 }
 
-TEST_P(Stores, ListPagesByPrefix) {
+TEST_P(Stores, ListReturnsPagesOfAPrefix) {
   for (const char* key : {"/p/a", "/p/b", "/p/c", "/q/a", "/o"}) put(key, "v");
   EXPECT_THAT(list({.prefix = "/p/"}), ElementsAre("/p/a=v@1", "/p/b=v@2", "/p/c=v@3"));
   const Page first = store_->list({.prefix = "/p/", .start_after = "", .limit = 2}).value();
@@ -152,7 +152,7 @@ TEST_P(Stores, ListPagesByPrefix) {
   EXPECT_THAT(list({.prefix = "/x"}), IsEmpty());
 }
 
-TEST_P(Stores, ListShowsTheSnapshotOfARevision) {
+TEST_P(Stores, ListAtARevisionReturnsTheSnapshot) {
   put("/p/a", "1");
   put("/p/b", "1");
   put("/p/a", "2");
@@ -170,7 +170,7 @@ TEST_P(Stores, ListShowsTheSnapshotOfARevision) {
             Code::kInvalid);
 }
 
-TEST_P(Stores, WatchGetsHistoryThenEventsOfItsPrefix) {
+TEST_P(Stores, WatchSendsHistoryThenEventsOfItsPrefix) {
   put("/p/a", "1");
   put("/q/a", "1");
   put("/p/a", "2");
@@ -186,7 +186,7 @@ TEST_P(Stores, WatchGetsHistoryThenEventsOfItsPrefix) {
   EXPECT_THAT(poll(*watch), ElementsAre("delete /p/a=2@5 was 2@3"));
 }
 
-TEST_P(Stores, PollTakesAtMostWhatIsAsked) {
+TEST_P(Stores, PollReturnsAtMostTheRequestedCount) {
   auto watch = store_->watch("", 0).value();
   for (int i = 0; i < 5; ++i) put("k" + std::to_string(i), "v");
   EXPECT_EQ(poll(*watch, 2).size(), 2u);
@@ -194,7 +194,7 @@ TEST_P(Stores, PollTakesAtMostWhatIsAsked) {
   EXPECT_EQ(poll(*watch).size(), 3u);
 }
 
-TEST_P(Stores, WatchFromTheFutureWaitsForIt) {
+TEST_P(Stores, WatchFromAFutureRevisionWaits) {
   auto watch = store_->watch("", 2).value();
   put("a", "1");
   put("a", "2");
@@ -203,7 +203,7 @@ TEST_P(Stores, WatchFromTheFutureWaitsForIt) {
   EXPECT_THAT(poll(*watch), ElementsAre("put a=3@3 was 2@2"));
 }
 
-TEST_P(Stores, SlowWatcherIsClosedAndWritersGoOn) {
+TEST_P(Stores, SlowWatchIsClosedAndWritersContinue) {
   open({.watch_queue_events_max = 3});
   auto slow = store_->watch("", 0).value();
   auto other = store_->watch("k0", 0).value();
@@ -212,7 +212,7 @@ TEST_P(Stores, SlowWatcherIsClosedAndWritersGoOn) {
   EXPECT_THAT(poll(*other), ElementsAre("put k0=v@1"));
 }
 
-TEST_P(Stores, LongHistoryDoesNotCloseAWatchThatResumes) {
+TEST_P(Stores, LongHistoryDoesNotCloseAResumingWatch) {
   open({.watch_queue_events_max = 3});
   for (int i = 0; i < 20; ++i) put("k", std::to_string(i));
   auto watch = store_->watch("", 0).value();
@@ -220,7 +220,7 @@ TEST_P(Stores, LongHistoryDoesNotCloseAWatchThatResumes) {
   EXPECT_EQ(poll(*watch).size(), 21u);
 }
 
-TEST_P(Stores, CompactionForgetsHistoryAndKeepsValues) {
+TEST_P(Stores, CompactionRemovesHistoryAndKeepsValues) {
   put("a", "1");
   put("a", "2");
   put("a", "3");
@@ -235,7 +235,7 @@ TEST_P(Stores, CompactionForgetsHistoryAndKeepsValues) {
   EXPECT_EQ(put("a", "4"), 4);
 }
 
-TEST_P(Stores, HistoryStaysWithinItsBounds) {
+TEST_P(Stores, HistoryStaysWithinItsLimits) {
   open({.history_events_max = 10});
   for (int i = 0; i < 25; ++i) put("k", std::to_string(i));
   EXPECT_EQ(store_->oldest(), 15);
@@ -245,7 +245,7 @@ TEST_P(Stores, HistoryStaysWithinItsBounds) {
   EXPECT_GT(store_->oldest(), store_->revision() - 6);
 }
 
-TEST_P(Stores, WakeIsCalledWhenThereIsSomethingAndWaitEnds) {
+TEST_P(Stores, ReadyCallbackRunsOnEventsAndWaitEndsWithItsContext) {
   auto watch = store_->watch("/p/", 0).value();
   std::atomic<int> wakes{0};
   watch->on_ready([&] { ++wakes; });
@@ -273,7 +273,7 @@ TEST_P(Stores, WatchOutlivesItsStore) {
   EXPECT_TRUE(watch->wait(Context::background()).ok());
 }
 
-TEST_P(Stores, ManyWritersGiveEveryWatcherEveryEventOnceInOrder) {
+TEST_P(Stores, EveryWatchGetsEveryEventOnceInOrder) {
   constexpr int kWriters = 8, kWrites = 60, kWatchers = 4;
   std::vector<std::jthread> threads;
   std::vector<std::vector<Revision>> seen(kWatchers);
@@ -316,7 +316,7 @@ TEST_P(Stores, ManyWritersGiveEveryWatcherEveryEventOnceInOrder) {
   EXPECT_EQ(*store_->get("/k/shared").value()->value, std::to_string(kWriters * kWrites / 2));
 }
 
-TEST_P(Stores, WatchesComeAndGoWhileWritesHappen) {
+TEST_P(Stores, WatchesOpenAndCloseDuringWrites) {
   std::atomic<bool> done{false};
   std::jthread writer([&] {
     for (int i = 0; i < 300; ++i) (void)put("k", std::to_string(i));

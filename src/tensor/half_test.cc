@@ -6,7 +6,7 @@
 namespace varda::tensor {
 namespace half_test {
 
-TEST(Half, EveryHalfIsAFloatAndComesBack) {
+TEST(Half, EveryHalfSurvivesARoundTripThroughFloat) {
   for (std::uint32_t half = 0; half <= 0xffff; ++half) {
     const float value = float_of(static_cast<std::uint16_t>(half));
     if (std::isnan(value)) {
@@ -17,7 +17,7 @@ TEST(Half, EveryHalfIsAFloatAndComesBack) {
   }
 }
 
-TEST(Half, IsRoundedToTheNearestAndToEvenBetweenTwo) {
+TEST(Half, FloatsRoundToTheNearestHalfWithTiesToEven) {
   EXPECT_EQ(half_of(1.0f), 0x3c00);
   EXPECT_EQ(half_of(-2.0f), 0xc000);
   EXPECT_EQ(half_of(65504.0f), 0x7bff);
@@ -31,7 +31,7 @@ TEST(Half, IsRoundedToTheNearestAndToEvenBetweenTwo) {
   EXPECT_EQ(half_of(1.0f + 0x1.004p-11f), 0x3c01);
 }
 
-TEST(Bf16, EveryValueIsAFloatAndComesBack) {
+TEST(Bf16, EveryBf16SurvivesARoundTripThroughFloat) {
   for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
     const float value = float_of_bf16(static_cast<std::uint16_t>(bits));
     if (std::isnan(value)) {

@@ -7,7 +7,7 @@
 namespace varda::tensor {
 namespace {
 
-TEST(DType, EveryNameParsesBackAndUnknownOnesDoNot) {
+TEST(DType, EveryNameParsesAndUnknownNamesDoNot) {
   for (int number = 1; number <= 14; ++number) {
     const DType dtype = dtype_of(number).value();
     EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
@@ -25,7 +25,7 @@ TEST(Shape, ElementsMultiplyAndOverflowIsAnError) {
             "shape [1099511627776,1099511627776] has too many elements");
 }
 
-TEST(Shape, FitsLetsOnlyOpenDimensionsVary) {
+TEST(Shape, FitsAllowsOnlyOpenDimensionsToVary) {
   EXPECT_TRUE(fits({7, 8, 8}, {-1, 8, 8}));
   EXPECT_FALSE(fits({7, 8}, {-1, 8, 8}));
   EXPECT_FALSE(fits({7, 8, 9}, {-1, 8, 8}));
@@ -40,7 +40,7 @@ TEST(Tensor, BorrowedAlignedBytesAreNotCopied) {
   EXPECT_EQ(tensor.values<float>()[3], 4.0f);
 }
 
-TEST(Tensor, MisalignedBytesAreCopiedToAlignedOnes) {
+TEST(Tensor, MisalignedBytesAreCopied) {
   alignas(8) std::array<std::byte, 12> raw{};
   const float two = 2;
   std::memcpy(raw.data() + 1, &two, 4);
@@ -51,7 +51,7 @@ TEST(Tensor, MisalignedBytesAreCopiedToAlignedOnes) {
   EXPECT_NE(tensor.bytes().data(), raw.data() + 1);
 }
 
-TEST(Tensor, KeeperLivesAsLongAsAnyCopy) {
+TEST(Tensor, KeeperLivesUntilTheLastTensorIsDestroyed) {
   auto keeper = std::make_shared<std::string>("abcd");
   const std::weak_ptr<std::string> watch = keeper;
   Tensor copy;
@@ -64,13 +64,13 @@ TEST(Tensor, KeeperLivesAsLongAsAnyCopy) {
   EXPECT_TRUE(watch.expired());
 }
 
-TEST(Tensor, WrongNumberOfBytesNamesShapeAndSizes) {
+TEST(Tensor, ErrorNamesShapeAndSizeOfWrongBytes) {
   const std::array<float, 3> values = {1, 2, 3};
   const auto result = Tensor::of<float>(DType::kFp32, {2, 2}, values);
   EXPECT_EQ(result.error().message(), "shape [2,2] of FP32 takes 16 bytes, not 12");
 }
 
-TEST(Tensor, StringsSurviveTheTripThroughTheirEncoding) {
+TEST(Tensor, StringsSurviveARoundTripThroughTheirEncoding) {
   const std::vector<std::string> items = {"", "one", std::string("z\0z", 3)};
   const auto tensor = Tensor::of_strings({3}, items).value();
   EXPECT_EQ(tensor.bytes().size(), 4u * 3 + 6);
@@ -78,7 +78,7 @@ TEST(Tensor, StringsSurviveTheTripThroughTheirEncoding) {
   EXPECT_EQ(std::vector<std::string>(back.begin(), back.end()), items);
 }
 
-TEST(Tensor, TornStringDataIsRefused) {
+TEST(Tensor, TruncatedStringDataIsRefused) {
   const auto tensor = Tensor::of_strings({1}, std::vector<std::string>{"hello"}).value();
   const auto bytes = tensor.bytes();
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {

@@ -5,7 +5,7 @@
 namespace varda::tensor {
 namespace visit_test {
 
-TEST(VisitDtype, ElementsHaveTheSizeOfTheirType) {
+TEST(VisitDtype, ElementSizesMatchTheirType) {
   for (int number = 1; const auto dtype = dtype_of(number); ++number) {
     const std::size_t bytes =
         visit_dtype(*dtype, []<typename T>(std::type_identity<T>) -> std::size_t {
@@ -15,7 +15,7 @@ TEST(VisitDtype, ElementsHaveTheSizeOfTheirType) {
   }
 }
 
-TEST(VisitDtype, HalvesKeepTheirValue) {
+TEST(VisitDtype, HalfTypesKeepTheirValue) {
   EXPECT_EQ(Fp16::of(1.5f).value(), 1.5f);
   EXPECT_EQ(Bf16::of(-2.0f).value(), -2.0f);
 }

@@ -38,7 +38,7 @@ class BreakerTest : public ::testing::Test {
   SteadyTime now{std::chrono::hours(1)};
 };
 
-TEST_F(BreakerTest, OpensAfterFailuresInARow) {
+TEST_F(BreakerTest, BreakerOpensAfterConsecutiveFailures) {
   for (int i = 0; i < 4; ++i) request(Outcome::kFailure);
   request(Outcome::kSuccess);
   for (int i = 0; i < 4; ++i) request(Outcome::kFailure);
@@ -51,7 +51,7 @@ TEST_F(BreakerTest, OpensAfterFailuresInARow) {
   EXPECT_FALSE(breaker.admit(now));
 }
 
-TEST_F(BreakerTest, OpensIfHalfOfTheCallsInTheWindowFail) {
+TEST_F(BreakerTest, BreakerOpensIfHalfOfTheCallsInTheWindowFail) {
   for (int i = 0; i < 9; ++i) {
     request(Outcome::kFailure);
     request(Outcome::kSuccess);
@@ -79,7 +79,7 @@ TEST_F(BreakerTest, ManySuccessesOutweighSomeFailures) {
   EXPECT_EQ(breaker.state(), State::kClosed);
 }
 
-TEST_F(BreakerTest, AfterThePauseOneProbeDecides) {
+TEST_F(BreakerTest, OneProbeAfterThePauseDecides) {
   open();
   now += pause();
   const auto probe = breaker.admit(now);
@@ -93,7 +93,7 @@ TEST_F(BreakerTest, AfterThePauseOneProbeDecides) {
   EXPECT_TRUE(breaker.admit(now));
 }
 
-TEST_F(BreakerTest, AProbeThatSaysNothingMakesPlaceForTheNext) {
+TEST_F(BreakerTest, InconclusiveProbeAllowsAnotherProbe) {
   open();
   now += pause();
   const auto probe = breaker.admit(now);
@@ -102,7 +102,7 @@ TEST_F(BreakerTest, AProbeThatSaysNothingMakesPlaceForTheNext) {
   EXPECT_EQ(pause(), milliseconds(0));
 }
 
-TEST_F(BreakerTest, PausesDoubleUpToTheirMaximumAndStayNearIt) {
+TEST_F(BreakerTest, PausesDoubleUpToAMaximumWithin20Percent) {
   open();
   const SteadyTime opened = now;
   for (const int expected : {1000, 2000, 4000, 8000, 16000, 30000, 30000}) {
@@ -115,7 +115,7 @@ TEST_F(BreakerTest, PausesDoubleUpToTheirMaximumAndStayNearIt) {
   }
 }
 
-TEST_F(BreakerTest, JitterDiffersAndTheSeedDecides) {
+TEST_F(BreakerTest, JitterDependsOnlyOnTheSeed) {
   const auto first_pause = [](std::uint64_t seed) {
     const auto random = seeded_rng(seed);
     Breaker made({.failures_max = 1}, *random);
@@ -129,7 +129,7 @@ TEST_F(BreakerTest, JitterDiffersAndTheSeedDecides) {
   EXPECT_NE(first_pause(1), first_pause(2));
 }
 
-TEST_F(BreakerTest, ClosedByReadinessItIsOnTrustAndThePausesGoOnGrowing) {
+TEST_F(BreakerTest, BreakerClosedByReadinessReopensAfterOneFailure) {
   open();
   now += pause();
   const auto probe = breaker.probe(now);
@@ -141,7 +141,7 @@ TEST_F(BreakerTest, ClosedByReadinessItIsOnTrustAndThePausesGoOnGrowing) {
   EXPECT_GE(pause(), milliseconds(1600 - 10));
 }
 
-TEST_F(BreakerTest, ThePauseIsShortAgainAfterAGoodTime) {
+TEST_F(BreakerTest, PauseIsShortAgainAfterAPeriodOfSuccess) {
   open();
   now += pause();
   request(Outcome::kFailure);  // the second pause is twice as long
@@ -153,7 +153,7 @@ TEST_F(BreakerTest, ThePauseIsShortAgainAfterAGoodTime) {
   EXPECT_LE(pause(), milliseconds(1200 + 10));
 }
 
-TEST_F(BreakerTest, OutcomesOfAnEarlierTimeSayNothing) {
+TEST_F(BreakerTest, LateOutcomesAreIgnored) {
   const auto before = breaker.admit(now);
   open();
   breaker.finished(*before, Outcome::kSuccess, Evidence::kRequest, now);
@@ -167,7 +167,7 @@ TEST_F(BreakerTest, OutcomesOfAnEarlierTimeSayNothing) {
   EXPECT_EQ(breaker.state(), State::kClosed);
 }
 
-TEST_F(BreakerTest, AsksForReadinessWhileNothingIsKnownAndAfterAFailureButNotAtRest) {
+TEST_F(BreakerTest, ProbesRunBeforeTheFirstOutcomeAndAfterAFailure) {
   auto probe = breaker.probe(now);
   ASSERT_TRUE(probe);
   EXPECT_FALSE(breaker.probe(now));
@@ -187,7 +187,7 @@ TEST_F(BreakerTest, AsksForReadinessWhileNothingIsKnownAndAfterAFailureButNotAtR
   EXPECT_EQ(breaker.state(), State::kOpen);
 }
 
-TEST(Failures, SayWhetherTheTierIsAtFaultAndWhetherToTryAgain) {
+TEST(Failures, EachStatusMapsToFaultAndRetry) {
   for (const int status : {400, 413, 415, 422}) {
     const Failure of_the_request = of_status(status, "");
     EXPECT_EQ(of_the_request.reason, Reason::kRefused) << status;
@@ -211,7 +211,7 @@ TEST(Failures, SayWhetherTheTierIsAtFaultAndWhetherToTryAgain) {
   EXPECT_FALSE(unreadable("not JSON").surely_unanswered);
 }
 
-TEST(TierGate, WhatRefusesIsThere) {
+TEST(TierGate, RefusedRequestsKeepTheBreakerClosed) {
   const auto rng = seeded_rng(1);
   TierGate gate({}, *rng);
   InFlight in_flight(1);
@@ -229,7 +229,7 @@ TEST(TierGate, WhatRefusesIsThere) {
   EXPECT_EQ(gate.health().last_error->message, "bad shape");
 }
 
-TEST(TierGate, WhatRefusesEverythingIsNotAskedAnyMoreAndABadRequestHealsNothing) {
+TEST(TierGate, RefusingTierOpensTheBreakerDespiteBadRequests) {
   for (const int status : {401, 403, 404, 405, 429}) {
     const auto rng = seeded_rng(1);
     TierGate gate({}, *rng);
@@ -248,7 +248,7 @@ TEST(TierGate, WhatRefusesEverythingIsNotAskedAnyMoreAndABadRequestHealsNothing)
   }
 }
 
-TEST(TierGate, WhatWeGaveUpOurselvesSaysNothing) {
+TEST(TierGate, AbandonedCallIsNoEvidence) {
   const auto rng = seeded_rng(1);
   TierGate gate({}, *rng);
   const SteadyTime now{std::chrono::hours(1)};
@@ -257,7 +257,7 @@ TEST(TierGate, WhatWeGaveUpOurselvesSaysNothing) {
   EXPECT_FALSE(gate.health().last_error);
 }
 
-TEST(TierGate, APermitIsGivenBackOnce) {
+TEST(TierGate, PermitIsReleasedOnce) {
   const auto rng = seeded_rng(1);
   TierGate gate({.failures_max = 1}, *rng);
   InFlight in_flight(2);
@@ -281,7 +281,7 @@ TEST(TierGate, APermitIsGivenBackOnce) {
       << "the probe said nothing";
 }
 
-TEST(TierGate, TheErrorIsToldUntilAllIsWell) {
+TEST(TierGate, LastErrorIsReportedUntilTheTierRecovers) {
   const auto rng = seeded_rng(1);
   TierGate gate({.failures_max = 2}, *rng);
   InFlight in_flight(2);

@@ -15,7 +15,7 @@ constexpr std::string_view kFile =
   {"name": "edge", "url": "", "model": "digits-mid", "policy": {"name": "NeverCloud"}},
   {"name": "cloud", "url": "http://203.0.113.7:31080/", "model": "digits-big", "deadlineMs": 1000}]})";
 
-TEST(Config, ReadsWhatTheOperatorWrites) {
+TEST(Config, OperatorFileIsReadCompletely) {
   const auto config = parse_config(kFile);
   ASSERT_TRUE(config.ok()) << config.error();
   EXPECT_EQ(config->service, "default/digits");
@@ -32,7 +32,7 @@ TEST(Config, ReadsWhatTheOperatorWrites) {
   EXPECT_EQ(parse_config(codec::write_json(to_json(*config))).value(), *config);
 }
 
-TEST(Config, WhatIsNotSaidHasItsDefault) {
+TEST(Config, MissingMembersHaveDefaults) {
   const auto config =
       parse_config(R"({"version": 1, "service": "a/b", "uid": "x", "deadlineMs": null,
       "tiers": [{"name": "edge"}, {"name": "cloud", "url": "", "model": "m", "later": {"more": true}}]})");
@@ -43,7 +43,7 @@ TEST(Config, WhatIsNotSaidHasItsDefault) {
   EXPECT_FALSE(config->tiers[0].deadline);
 }
 
-TEST(Config, FaultsNameTheMember) {
+TEST(Config, ErrorNamesTheInvalidMember) {
   struct Case {
     const char* path;   // of the changed member
     const char* value;  // JSON; "" removes the member
@@ -118,7 +118,7 @@ TEST(Config, FaultsNameTheMember) {
   }
 }
 
-TEST(Config, IsOneJsonObjectWithoutDoubles) {
+TEST(Config, FileMustBeOneJsonObjectWithoutDuplicates) {
   EXPECT_FALSE(parse_config("").ok());
   EXPECT_FALSE(parse_config("[]").ok());
   EXPECT_EQ(parse_config(R"({"version": 1, "version": 1})").error().message(),

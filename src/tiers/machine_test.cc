@@ -58,7 +58,7 @@ class MachineTest : public ::testing::Test {
   std::optional<Machine> made_;
 };
 
-TEST_F(MachineTest, AnEasyAnswerOfTheFirstIsTheAnswer) {
+TEST_F(MachineTest, EasyAnswerOfTheFirstTierIsReturned) {
   const Step run = begin();
   EXPECT_EQ(run.kind, Kind::kRun);
   EXPECT_EQ(run.until, at(1000));
@@ -72,7 +72,7 @@ TEST_F(MachineTest, AnEasyAnswerOfTheFirstIsTheAnswer) {
   EXPECT_EQ(in_flight->now(), 0U);
 }
 
-TEST_F(MachineTest, AHardOneGoesUp) {
+TEST_F(MachineTest, HardExampleGoesToTheNextTier) {
   const Step ask = begin_hard();
   EXPECT_EQ(in_flight->now(), 1U);
   EXPECT_EQ(ask.until, at(1000));
@@ -85,7 +85,7 @@ TEST_F(MachineTest, AHardOneGoesUp) {
   EXPECT_EQ(in_flight->now(), 0U);
 }
 
-TEST_F(MachineTest, WhateverFailsAboveTheBestAnswerIsGivenWithTheReason) {
+TEST_F(MachineTest, FailureFallsBackToTheBestAnswerWithAReason) {
   const std::pair<Failure, const char*> cases[] = {
       {of_status(400, ""), "t1: Refused"},           {of_status(500, ""), "t1: Failed"},
       {of_status(429, ""), "t1: Overloaded"},        {unreadable(""), "t1: Failed"},
@@ -102,7 +102,7 @@ TEST_F(MachineTest, WhateverFailsAboveTheBestAnswerIsGivenWithTheReason) {
   }
 }
 
-TEST_F(MachineTest, OneRetryOnAnotherConnectionForWhatWasSurelyNotAnswered) {
+TEST_F(MachineTest, UnansweredCallIsRetriedOnceOnANewConnection) {
   const Step ask = begin_hard();
   EXPECT_FALSE(ask.new_connection);
   const Step again = machine().failed(ask.call, unreachable("reset"), at(2));
@@ -116,7 +116,7 @@ TEST_F(MachineTest, OneRetryOnAnotherConnectionForWhatWasSurelyNotAnswered) {
   EXPECT_EQ(machine().summary().tiers[1].attempts, 2);
 }
 
-TEST_F(MachineTest, TheTiersDeadlineHoldsForTheRetryToo) {
+TEST_F(MachineTest, DeadlineOfTheTierAppliesToTheRetry) {
   route->tiers[1].deadline = milliseconds(100);
   const Step ask = begin_hard();
   EXPECT_EQ(ask.until, at(101));
@@ -128,7 +128,7 @@ TEST_F(MachineTest, TheTiersDeadlineHoldsForTheRetryToo) {
   EXPECT_EQ(fallback(), "t1: Timeout");
 }
 
-TEST_F(MachineTest, AtTheDeadlineTheBestAnswerSoFarIsGiven) {
+TEST_F(MachineTest, BestAnswerIsReturnedAtTheDeadline) {
   const Step ask = begin_hard();
   EXPECT_EQ(machine().time_passed(at(999)).kind, Kind::kWait);
   const Step step = machine().time_passed(at(1000));
@@ -140,7 +140,7 @@ TEST_F(MachineTest, AtTheDeadlineTheBestAnswerSoFarIsGiven) {
   EXPECT_EQ(in_flight->now(), 0U);
 }
 
-TEST_F(MachineTest, AFirstTierThatFailsIsPassedOver) {
+TEST_F(MachineTest, FailingFirstTierIsSkipped) {
   const Step run = begin();
   const Step ask = machine().failed(run.call, of_status(500, "out of memory"), at(1));
   EXPECT_EQ(ask.kind, Kind::kAsk);
@@ -151,7 +151,7 @@ TEST_F(MachineTest, AFirstTierThatFailsIsPassedOver) {
   EXPECT_FALSE(machine().summary().hard);
 }
 
-TEST_F(MachineTest, IfAllFailTheFirstOnesErrorIsTold) {
+TEST_F(MachineTest, ErrorOfTheFirstTierIsReturnedIfAllFail) {
   const Step run = begin();
   const Step ask = machine().failed(run.call, of_status(500, "out of memory"), at(1));
   const Step step = machine().failed(ask.call, of_status(400, ""), at(2));
@@ -160,14 +160,14 @@ TEST_F(MachineTest, IfAllFailTheFirstOnesErrorIsTold) {
   EXPECT_EQ(step.reason, Reason::kFailed);
 }
 
-TEST_F(MachineTest, WhatTheFirstRefusesIsTheClientsMistake) {
+TEST_F(MachineTest, RequestRefusedByTheFirstTierFailsAtOnce) {
   const Step step = machine().failed(begin().call, of_status(400, "bad shape"), at(1));
   EXPECT_EQ(step.kind, Kind::kFail);
   EXPECT_EQ(step.reason, Reason::kRefused);
   EXPECT_EQ(machine().summary().asked_text(*route), "");
 }
 
-TEST_F(MachineTest, AFirstTierThatIsLateIsStillHeard) {
+TEST_F(MachineTest, LateAnswerOfTheFirstTierIsUsed) {
   route->tiers[0].deadline = milliseconds(50);
   const Step run = begin();
   EXPECT_EQ(run.until, at(50));
@@ -181,7 +181,7 @@ TEST_F(MachineTest, AFirstTierThatIsLateIsStillHeard) {
   EXPECT_EQ(in_flight->now(), 0U);
 }
 
-TEST_F(MachineTest, ALateFirstTierIsWaitedForIfNobodyElseAnswers) {
+TEST_F(MachineTest, LateFirstTierIsAwaitedIfOtherTiersFail) {
   route->tiers[0].deadline = milliseconds(50);
   const Step run = begin();
   const Step ask = machine().time_passed(at(50));
@@ -193,7 +193,7 @@ TEST_F(MachineTest, ALateFirstTierIsWaitedForIfNobodyElseAnswers) {
   EXPECT_EQ(fallback(), "t1: Failed");
 }
 
-TEST_F(MachineTest, WithoutAnAddressATierIsNotAsked) {
+TEST_F(MachineTest, TierWithoutAnAddressIsNotCalled) {
   route->tiers[1].gate.reset();
   const Step step = machine().answered(begin().call, kHard, at(1));
   EXPECT_EQ(step.kind, Kind::kAnswer);
@@ -201,7 +201,7 @@ TEST_F(MachineTest, WithoutAnAddressATierIsNotAsked) {
   EXPECT_EQ(machine().summary().asked_text(*route), "");
 }
 
-TEST_F(MachineTest, AnOpenBreakerAndAFullBoundAreNotWaitedFor) {
+TEST_F(MachineTest, OpenBreakerAndFullLimitFallBackAtOnce) {
   for (int i = 0; i < 5; ++i) {
     const auto ticket = route->tiers[1].gate->admit(at(0));
     route->tiers[1].gate->failed(*ticket, of_status(500, ""), at(0));
@@ -216,14 +216,14 @@ TEST_F(MachineTest, AnOpenBreakerAndAFullBoundAreNotWaitedFor) {
   EXPECT_EQ(other.summary().fallback_text(*route), "t1: InFlightLimit");
 }
 
-TEST_F(MachineTest, WithoutAPolicyNothingIsHard) {
+TEST_F(MachineTest, EveryExampleIsEasyWithoutAPolicy) {
   tiers({"", ""});
   const Step step = machine().answered(begin().call, kHard, at(1));
   EXPECT_EQ(step.kind, Kind::kAnswer);
   EXPECT_EQ(step.tier, 0);
 }
 
-TEST_F(MachineTest, DecidedBeforeInferenceTheFirstIsNotRun) {
+TEST_F(MachineTest, PolicyBeforeInferenceSkipsTheFirstTier) {
   tiers({"AlwaysCloud", ""});
   const Step ask = begin();
   EXPECT_EQ(ask.kind, Kind::kAsk);
@@ -234,7 +234,7 @@ TEST_F(MachineTest, DecidedBeforeInferenceTheFirstIsNotRun) {
   EXPECT_TRUE(machine().summary().hard);
 }
 
-TEST_F(MachineTest, DecidedBeforeInferenceTheFirstIsRunIfNothingElseAnswers) {
+TEST_F(MachineTest, SkippedFirstTierRunsIfTheNextTimesOut) {
   tiers({"AlwaysCloud", ""});
   begin();
   const Step run = machine().time_passed(at(750));
@@ -246,7 +246,7 @@ TEST_F(MachineTest, DecidedBeforeInferenceTheFirstIsRunIfNothingElseAnswers) {
   EXPECT_EQ(fallback(), "t1: Timeout");
 }
 
-TEST_F(MachineTest, NeverCloudTakesTheFirstAnswerAsItIs) {
+TEST_F(MachineTest, NeverCloudReturnsTheFirstAnswer) {
   tiers({"NeverCloud", ""});
   const Step run = begin();
   EXPECT_FALSE(machine().wants_judgement(0));
@@ -254,7 +254,7 @@ TEST_F(MachineTest, NeverCloudTakesTheFirstAnswerAsItIs) {
   EXPECT_FALSE(machine().summary().hard);
 }
 
-TEST_F(MachineTest, TiersInTheMiddleDecideForThemselves) {
+TEST_F(MachineTest, MiddleTierAppliesItsOwnPolicy) {
   tiers({"CrossEntropy", "Margin", ""});
   Step ask = begin_hard();
   ask = machine().answered(ask.call, kHard, at(5));
@@ -266,7 +266,7 @@ TEST_F(MachineTest, TiersInTheMiddleDecideForThemselves) {
   EXPECT_EQ(machine().summary().asked_text(*route), "t1,t2");
 }
 
-TEST_F(MachineTest, AMiddleTierThatFailsIsPassedOver) {
+TEST_F(MachineTest, FailingMiddleTierIsSkipped) {
   tiers({"CrossEntropy", "Margin", ""});
   const Step first = begin_hard();
   const Step ask = machine().failed(first.call, of_status(500, ""), at(5));
@@ -275,7 +275,7 @@ TEST_F(MachineTest, AMiddleTierThatFailsIsPassedOver) {
   EXPECT_EQ(fallback(), "") << "no better tier's answer is missing";
 }
 
-TEST_F(MachineTest, AClientThatIsGoneGetsNothing) {
+TEST_F(MachineTest, DisconnectedClientCancelsTheCall) {
   const Step ask = begin_hard();
   const Step step = machine().client_gone(at(2));
   EXPECT_EQ(step.kind, Kind::kNothing);
@@ -286,7 +286,7 @@ TEST_F(MachineTest, AClientThatIsGoneGetsNothing) {
   EXPECT_EQ(in_flight->now(), 0U);
 }
 
-TEST_F(MachineTest, ClientsThatHangUpOpenNoBreaker) {
+TEST_F(MachineTest, DisconnectedClientsDoNotOpenTheBreaker) {
   for (int i = 0; i < 100; ++i) {
     Machine one(route, at(i * 10 + 5000), *rng);
     const Step ask = one.answered(one.start(at(i * 10)).call, kHard, at(i * 10));
@@ -301,7 +301,7 @@ TEST_F(MachineTest, ClientsThatHangUpOpenNoBreaker) {
   EXPECT_EQ(in_flight->now(), 0U);
 }
 
-TEST_F(MachineTest, ATierThatHangsIsFoundOutThoughNoClientWaitsForTheDeadline) {
+TEST_F(MachineTest, HangingTierIsDetectedByProbesDespiteDisconnects) {
   for (const bool hangs : {true, false}) {
     tiers({"CrossEntropy", ""});
     TierGate& gate = *route->tiers[1].gate;
@@ -328,7 +328,7 @@ TEST_F(MachineTest, ATierThatHangsIsFoundOutThoughNoClientWaitsForTheDeadline) {
   }
 }
 
-TEST_F(MachineTest, ATimeoutOfAnImpatientClientIsNotTheTiersFault) {
+TEST_F(MachineTest, TimeoutOfAShortClientDeadlineIsNotAFailure) {
   for (int i = 0; i < 20; ++i) {
     Machine one(route, at(i * 10 + 5), *rng);
     one.answered(one.start(at(i * 10)).call, kHard, at(i * 10));
@@ -338,7 +338,7 @@ TEST_F(MachineTest, ATimeoutOfAnImpatientClientIsNotTheTiersFault) {
   EXPECT_EQ(route->tiers[1].gate->health().state, Breaker::State::kClosed);
 }
 
-TEST_F(MachineTest, ATierThatIsAlwaysAskedLateIsFoundOutAllTheSame) {
+TEST_F(MachineTest, TierThatIsAlwaysCalledLateIsProbed) {
   TierGate& gate = *route->tiers[1].gate;
   gate.succeeded(*gate.admit(at(0)), at(0));
   EXPECT_FALSE(gate.probe(at(500))) << "all is well";
@@ -356,7 +356,7 @@ TEST_F(MachineTest, ATierThatIsAlwaysAskedLateIsFoundOutAllTheSame) {
   EXPECT_FALSE(gate.probe(at(60000)));
 }
 
-TEST_F(MachineTest, WhatTheFirstRefusesTooIsNoFailureOfTheOthers) {
+TEST_F(MachineTest, RequestRefusedByEveryTierIsNoTierFailure) {
   for (const int status : {400, 404}) {
     tiers({"AlwaysCloud", ""});
     Machine one(route, at(1000), *rng);
@@ -371,7 +371,7 @@ TEST_F(MachineTest, WhatTheFirstRefusesTooIsNoFailureOfTheOthers) {
   }
 }
 
-TEST_F(MachineTest, BodiesOnTheirWayUpAreBoundedToo) {
+TEST_F(MachineTest, BytesInFlightAreLimited) {
   in_flight = std::make_shared<InFlight>(4, 100);
   tiers({"CrossEntropy", ""});
   const auto goes_up = [&](Machine& one) {
@@ -400,7 +400,7 @@ TEST_F(MachineTest, BodiesOnTheirWayUpAreBoundedToo) {
   EXPECT_EQ(in_flight->bytes(), 40U) << "who is refused holds nothing";
 }
 
-TEST_F(MachineTest, ADestroyedMachineHoldsNothing) {
+TEST_F(MachineTest, DestroyedMachineReleasesItsPermit) {
   {
     Machine one(route, at(1000), *rng);
     one.answered(one.start(at(0)).call, kHard, at(1));

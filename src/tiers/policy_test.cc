@@ -99,7 +99,7 @@ std::string word(const Judgement& judgement) {
   return judgement.samples_invalid > 0 ? "invalid" : judgement.hard ? "hard" : "easy";
 }
 
-TEST(PolicyTable, EveryPolicySaysOnEdgeValuesWhatItsFormulaSays) {
+TEST(PolicyTable, EveryPolicyMatchesItsFormulaOnEdgeValues) {
   std::size_t rows = 0;
   std::set<std::string> seen;
   const Json groups = table();
@@ -134,7 +134,7 @@ TEST(PolicyTable, EveryPolicySaysOnEdgeValuesWhatItsFormulaSays) {
   }
 }
 
-TEST(PolicyTable, DefaultsAreGoodParameters) {
+TEST(PolicyTable, DefaultsAreValidParameters) {
   for (const PolicyRow& row : policy_table()) {
     EXPECT_EQ(find_policy(row.name), &row);
     for (const std::string_view alias : row.aliases) EXPECT_EQ(find_policy(alias), &row);
@@ -157,7 +157,7 @@ std::string faults(std::string_view name, const std::vector<PolicyParameter>& gi
   return out;
 }
 
-TEST(PolicyTable, FaultsSayWhatIsMeant) {
+TEST(PolicyTable, ErrorNamesTheInvalidParameterWithASuggestion) {
   EXPECT_EQ(faults("crossentropy", {}),
             "name: unknown policy 'crossentropy'; did you mean CrossEntropy?\n");
   EXPECT_EQ(faults("cloudonly", {}), "name: unknown policy 'cloudonly'; did you mean CloudOnly?\n");
@@ -188,7 +188,7 @@ TEST(PolicyTable, FaultsSayWhatIsMeant) {
             "must not be empty\n");
 }
 
-TEST(PolicyTable, NumbersAreDecimalAndInRange) {
+TEST(PolicyTable, NumbersMustBeDecimalAndInRange) {
   for (const char* good :
        {"0", "1", "0.5", ".5", "1.", "5e-1", "1E0", "0.10e+0", "00.5", "1e-99"}) {
     EXPECT_TRUE(parse_number(good, 0, 1).ok()) << good;
@@ -203,7 +203,7 @@ TEST(PolicyTable, NumbersAreDecimalAndInRange) {
   EXPECT_EQ(parse_number("5e-1", 0, 1).value(), 0.5);
 }
 
-TEST(PolicyTable, NumbersAreExactlyThoseOfThePattern) {
+TEST(PolicyTable, NumberParserMatchesTheSchemaPattern) {
   const std::regex pattern{std::string(kNumberPattern)};
   const auto rng = seeded_rng(11);
   constexpr std::string_view kAlphabet = "0123456789.eE+-";
@@ -218,7 +218,7 @@ TEST(PolicyTable, NumbersAreExactlyThoseOfThePattern) {
   EXPECT_GT(numbers, 1000);
 }
 
-TEST(PolicyTable, TextListsTakeCommasOrJson) {
+TEST(PolicyTable, TextListsAreCommaSeparatedOrJson) {
   EXPECT_THAT(parse_text_list(" a , b c,d").value(), ElementsAre("a", "b c", "d"));
   EXPECT_THAT(parse_text_list(R"( ["tiger, cat", " dog "] )").value(),
               ElementsAre("tiger, cat", "dog"));
@@ -226,7 +226,7 @@ TEST(PolicyTable, TextListsTakeCommasOrJson) {
   EXPECT_FALSE(parse_text_list(R"(["a", [])").ok());
 }
 
-TEST(Policy, BeforeInferenceDecideWhatNeedsNoAnswer) {
+TEST(Policy, PoliciesWithoutAnAnswerDecideBeforeInference) {
   const auto rng = seeded_rng(7);
   EXPECT_EQ(policy("AlwaysCloud")->before(*rng), true);
   EXPECT_EQ(policy("CloudOnly")->before(*rng), true);
@@ -269,7 +269,7 @@ std::string reads(const std::shared_ptr<const Policy>& policy, const std::vector
   return out;
 }
 
-TEST(BoundPolicy, FindsClassProbabilities) {
+TEST(BoundPolicy, ClassProbabilitiesAreFoundInTheOutputs) {
   const auto entropy = policy("CrossEntropy");
   const Spec boxes = real("boxes", {-1, 4});
   const Spec scores = real("scores", {-1, 100});
@@ -303,7 +303,7 @@ TEST(BoundPolicy, FindsClassProbabilities) {
               HasSubstr("the model puts out"));
 }
 
-TEST(BoundPolicy, FindsScoresOfBoxes) {
+TEST(BoundPolicy, BoxScoresAreFoundInTheOutputs) {
   const auto ibt = policy("IBT");
   const Spec counts{"counts", DType::kInt64, {-1}};
   EXPECT_EQ(
@@ -325,7 +325,7 @@ TEST(BoundPolicy, FindsScoresOfBoxes) {
   EXPECT_THAT(reads(ibt, {{"scores", DType::kInt32, {-1}}}), HasSubstr("the model puts out"));
 }
 
-TEST(BoundPolicy, FindsLabels) {
+TEST(BoundPolicy, LabelsAreFoundInTheOutputs) {
   const auto labels = policy("Labels", {{"labels", "a"}});
   EXPECT_EQ(
       reads(labels,
@@ -346,7 +346,7 @@ Judgement after(const std::shared_ptr<const Policy>& policy, const std::vector<S
   return bound.ok() ? bound->after(outputs) : Judgement{};
 }
 
-TEST(BoundPolicy, JudgesEachSampleAndTheWholeIfOneIsHard) {
+TEST(BoundPolicy, RequestIsHardIfOneSampleIsHard) {
   const auto entropy = policy("CrossEntropy");
   const std::vector<Spec> specs{real("p", {-1, 3})};
   EXPECT_EQ(after(entropy, specs, {real("p", {3, 3}, {1, 0, 0, 0.4, 0.3, 0.3, 2, 0, 0})}),
@@ -358,7 +358,7 @@ TEST(BoundPolicy, JudgesEachSampleAndTheWholeIfOneIsHard) {
   EXPECT_EQ(after(entropy, specs, {real("p", {5, 0}, {})}), (Judgement{false, 5, 0, 0}));
 }
 
-TEST(BoundPolicy, ReadsBoxesHoweverTheyLie) {
+TEST(BoundPolicy, BoxesAreReadInEveryLayout) {
   const auto ibt = policy("IBT");
   const std::vector<Spec> flat{real("scores", {-1}), {"counts", DType::kInt64, {-1}}};
   // Three images: the second has no box, the third has uncertain ones.
@@ -404,7 +404,7 @@ TEST(BoundPolicy, ReadsBoxesHoweverTheyLie) {
             (Judgement{false, 1, 0, 0}));
 }
 
-TEST(BoundPolicy, ReadsLabelsAsTextsOrByTheModelsList) {
+TEST(BoundPolicy, LabelsAreReadAsTextOrFromTheLabelList) {
   const auto labels = policy("Labels", {{"labels", "b"}});
   const auto texts = [](tensor::Shape shape, std::vector<std::string> items) {
     return Named{"labels", Tensor::of_strings(std::move(shape), items).value()};
@@ -424,7 +424,7 @@ TEST(BoundPolicy, ReadsLabelsAsTextsOrByTheModelsList) {
             (Judgement{true, 1, 1, 0}));
 }
 
-TEST(BoundPolicy, AnAnswerThatIsNotWhatWasBoundIsInvalid) {
+TEST(BoundPolicy, AnswerThatDiffersFromTheBoundOutputIsInvalid) {
   const auto entropy = policy("CrossEntropy");
   const std::vector<Spec> specs{real("p", {-1, 3})};
   const Judgement invalid{false, 1, 0, 1};
@@ -436,7 +436,7 @@ TEST(BoundPolicy, AnAnswerThatIsNotWhatWasBoundIsInvalid) {
   EXPECT_EQ(after(entropy, specs, {{"p", Tensor::of_strings({1, 2}, texts).value()}}), invalid);
 }
 
-TEST(Judge, BindsToWhatCame) {
+TEST(Judge, JudgeBindsToTheGivenOutputs) {
   const auto entropy = policy("CrossEntropy");
   EXPECT_EQ(judge(entropy, std::vector<Named>{real("p", {1, 2}, {0.5, 0.5})}),
             (Judgement{true, 1, 1, 0}));

@@ -14,7 +14,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::stoull(text);
 }
 
-TEST(Simulator, EveryRequestHasItsOneBestAnswerInTimeWhateverHappens) {
+TEST(Simulator, EveryRequestHasOneBestAnswerInTimeUnderAnyFault) {
   const std::uint64_t first = from_environment("VARDA_TIER_SEED", 1);
   const std::uint64_t seeds =
       from_environment("VARDA_TIER_SEEDS", std::getenv("VARDA_TIER_SEED") == nullptr ? 3000 : 1);
@@ -40,7 +40,7 @@ TEST(Simulator, EveryRequestHasItsOneBestAnswerInTimeWhateverHappens) {
   }
 }
 
-TEST(Simulator, TheSameSeedIsTheSameStory) {
+TEST(Simulator, EqualSeedsGiveEqualTraces) {
   EXPECT_EQ(simulate(42).seen.trace, simulate(42).seen.trace);
   EXPECT_NE(simulate(42).seen.trace, simulate(43).seen.trace);
 }

@@ -10,7 +10,7 @@ namespace {
 using codec::Json;
 using std::chrono::microseconds;
 
-TEST(LatencyWindow, QuantilesAreWithinSixPercent) {
+TEST(LatencyWindow, QuantilesAreWithin7Percent) {
   const auto rng = seeded_rng(5);
   for (const int scale : {20, 900, 70000, 5000000}) {
     LatencyWindow window;
@@ -28,7 +28,7 @@ TEST(LatencyWindow, QuantilesAreWithinSixPercent) {
   }
 }
 
-TEST(LatencyWindow, SmallAndGreatValuesHaveTheirPlaces) {
+TEST(LatencyWindow, SmallAndHugeLatenciesAreRecorded) {
   EXPECT_FALSE(LatencyWindow().quantile(0.5));
   const std::pair<Duration, Duration> cases[] = {
       {microseconds(0), microseconds(0)},
@@ -50,7 +50,7 @@ TEST(LatencyWindow, SmallAndGreatValuesHaveTheirPlaces) {
   EXPECT_GT(*window.quantile(0.5), std::chrono::hours(1));
 }
 
-TEST(LatencyWindow, WhatWasLongAgoIsForgotten) {
+TEST(LatencyWindow, OldLatenciesLeaveTheWindow) {
   LatencyWindow window;
   for (int i = 0; i < 5000; ++i) window.record(std::chrono::seconds(1));
   for (int i = 0; i < 2048; ++i) window.record(microseconds(10));
@@ -96,7 +96,7 @@ class StatisticsTest : public ::testing::Test {
   WallTime wall{std::chrono::seconds(1769860800)};  // 2026-01-31T12:00:00Z
 };
 
-TEST_F(StatisticsTest, CountsEveryRequestOnce) {
+TEST_F(StatisticsTest, EveryRequestIsCountedOnce) {
   for (int i = 0; i < 3; ++i) statistics.count(answered(0), {.samples = 2, .bytes_up = 0}, tiers);
   statistics.count(answered(1), {.samples = 1, .bytes_up = 200}, tiers);
   Summary fallen = answered(0);
@@ -124,7 +124,7 @@ TEST_F(StatisticsTest, CountsEveryRequestOnce) {
             R"({"name":"cloud","state":"Unknown","p50Us":14,"p99Us":14}])");
 }
 
-TEST_F(StatisticsTest, TiersOfEarlierConfigurationsKeepTheirCounts) {
+TEST_F(StatisticsTest, CountersOfRemovedTiersAreKept) {
   statistics.count(answered(1), {}, tiers);
   const std::vector<std::shared_ptr<TierCounters>> others{statistics.tier("device"),
                                                           statistics.tier("cloud")};
@@ -133,7 +133,7 @@ TEST_F(StatisticsTest, TiersOfEarlierConfigurationsKeepTheirCounts) {
   EXPECT_EQ(counters["answered"], Json::object({{"cloud", 2}, {"device", 0}, {"edge", 0}}));
 }
 
-TEST_F(StatisticsTest, NamesAreBounded) {
+TEST_F(StatisticsTest, NumberOfTierNamesIsBounded) {
   for (int i = 0; i < 1000; ++i) statistics.tier("tier" + std::to_string(i))->answered.fetch_add(1);
   const auto counts = statistics.counts();
   EXPECT_LE(counts.tiers.size(), Statistics::kNamesMax + 1);
@@ -142,7 +142,7 @@ TEST_F(StatisticsTest, NamesAreBounded) {
   EXPECT_EQ(sum, 1000U);
 }
 
-TEST_F(StatisticsTest, DegradedWhileATierIsNotAsked) {
+TEST_F(StatisticsTest, StatusIsDegradedWhileTheBreakerIsOpen) {
   EXPECT_FALSE(degraded(route, now, now, wall));
   fail(unreachable("connection refused"));
   EXPECT_FALSE(degraded(route, now, now, wall)) << "once is nothing";
@@ -163,7 +163,7 @@ TEST_F(StatisticsTest, DegradedWhileATierIsNotAsked) {
             R"([{"name":"edge","state":"Ready"},{"name":"cloud","state":"Ready","version":"7"}])");
 }
 
-TEST_F(StatisticsTest, DegradedWithoutAnAddress) {
+TEST_F(StatisticsTest, StatusIsDegradedWithoutAnAddress) {
   route.tiers[1].gate.reset();
   const auto reported =
       degraded(route, now, now + std::chrono::seconds(5), wall + std::chrono::seconds(5));
@@ -174,7 +174,7 @@ TEST_F(StatisticsTest, DegradedWithoutAnAddress) {
 }
 
 // Gives the thread sanitizer work, and checks sums that must hold in any order.
-TEST_F(StatisticsTest, ManyThreadsShareGatesBoundsAndCounts) {
+TEST_F(StatisticsTest, ConcurrentRequestsKeepLimitsAndSums) {
   constexpr int kThreads = 4;
   constexpr int kRequests = 2000;
   const auto shared = std::make_shared<const Route>([&] {

@@ -17,7 +17,7 @@ Status read(const std::string& yaml, Declaration& out) {
   return {};
 }
 
-TEST(Declaration, EverySettingOfAnImageIsRead) {
+TEST(Declaration, EveryImageSettingIsRead) {
   Declaration got;
   const Status status = read(R"(
 preprocess:
@@ -46,7 +46,7 @@ preprocess:
   EXPECT_FALSE(got.empty());
 }
 
-TEST(Declaration, WhatIsLeftOutHasTheDefaultsOfTheHeader) {
+TEST(Declaration, OmittedSettingsHaveDefaults) {
   Declaration got;
   ASSERT_TRUE(read("{preprocess: {image: {}}, postprocess: {softmax: {}, top_k: {}}}", got).ok());
   EXPECT_EQ(got, (Declaration{ImageStep{}, SoftmaxStep{}, TopKStep{}, {}}));
@@ -58,7 +58,7 @@ TEST(Declaration, WhatIsLeftOutHasTheDefaultsOfTheHeader) {
   EXPECT_EQ(got, (Declaration{{}, {}, {}, NmsStep{"b", "s", BoxFormat::kCxcywh, true, 0, 1, 1}}));
 }
 
-TEST(Declaration, WrongSettingsAreNamed) {
+TEST(Declaration, ErrorNamesTheInvalidSetting) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"preprocess: 3", "preprocess must be a mapping"},
       {"preprocess: {}", "preprocess must have image"},

@@ -84,7 +84,7 @@ constexpr auto kDetect =
     "{preprocess: {image: {}}, postprocess: {nms: {scores: confidence, normalized: true, "
     "threshold: 0.5}}}";
 
-TEST(Pipeline, WithoutADeclarationEverythingPassesThrough) {
+TEST(Pipeline, EmptyDeclarationPassesTensorsThrough) {
   const Pipeline pipeline = compile("{}", kDetector).value();
   EXPECT_TRUE(pipeline.empty());
   EXPECT_FALSE(pipeline.takes_images());
@@ -94,7 +94,7 @@ TEST(Pipeline, WithoutADeclarationEverythingPassesThrough) {
   EXPECT_THAT(pipeline.needs({}).value(), ElementsAre("boxes", "confidence", "features"));
 }
 
-TEST(Pipeline, ShowsImagesInAndLabelsOut) {
+TEST(Pipeline, ClassifierTakesImagesAndReturnsLabels) {
   const Pipeline pipeline = compile(kClassify, kClassifier).value();
   EXPECT_EQ(text(pipeline.inputs()), "image:BYTES[-1]");
   EXPECT_EQ(text(pipeline.outputs()), "labels:BYTES[-1,2] scores:FP32[-1,2]");
@@ -102,7 +102,7 @@ TEST(Pipeline, ShowsImagesInAndLabelsOut) {
             "labels:BYTES[-1,2] scores:FP32[-1,2] probabilities:FP32[-1,3] logits:FP32[-1,3]");
 }
 
-TEST(Pipeline, ResultsHideOutputsOfTheSameNameWhichStayReachable) {
+TEST(Pipeline, HiddenRawOutputsStayAvailable) {
   const Pipeline pipeline = compile(kDetect, kDetector).value();
   EXPECT_EQ(text(pipeline.outputs()),
             "boxes:FP32[-1,4] scores:FP32[-1] labels:BYTES[-1] counts:INT64[1] features:FP32[1,8]");
@@ -119,7 +119,7 @@ TEST(Pipeline, ResultsHideOutputsOfTheSameNameWhichStayReachable) {
             "confidence");
 }
 
-TEST(Pipeline, ImageBecomesPlanesOrPixelsInTheDeclaredOrder) {
+TEST(Pipeline, ImagesFollowTheDeclaredChannelAndLayoutOrder) {
   // Red, green; blue, white.
   const std::string file = png(2, 2, 3, {255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255});
   struct Case {
@@ -173,7 +173,7 @@ TEST(Pipeline, ImageBecomesPlanesOrPixelsInTheDeclaredOrder) {
   }
 }
 
-TEST(Pipeline, NormalisesAsTheGoldenNumbersSay) {
+TEST(Pipeline, NormalizedValuesMatchTheGoldenNumbers) {
   std::ifstream in(VARDA_TESTDATA "/golden.json");
   const codec::Json golden =
       codec::parse_json(std::string(std::istreambuf_iterator<char>(in), {})).value()["normalised"];
@@ -200,7 +200,7 @@ TEST(Pipeline, NormalisesAsTheGoldenNumbersSay) {
   }
 }
 
-TEST(Pipeline, BytesStayBytesRounded) {
+TEST(Pipeline, Uint8InputsAreRounded) {
   const Model model = {{{"x", DType::kUint8, {1, 1, 1, 1}}}, {}, {}};
   const Pipeline pipeline =
       compile("preprocess: {image: {channels: grey, layout: NCHW, resize: {filter: area}}}", model)
@@ -214,7 +214,7 @@ TEST(Pipeline, BytesStayBytesRounded) {
             255);
 }
 
-TEST(Pipeline, ImagesOfDifferentSizesMakeOneBatch) {
+TEST(Pipeline, ImagesOfDifferentSizesFormOneBatch) {
   const Pipeline pipeline =
       compile("preprocess: {image: {channels: grey}}", {{{"x", DType::kFp32, {-1, 1, 2}}}, {}, {}})
           .value();
@@ -228,7 +228,7 @@ TEST(Pipeline, ImagesOfDifferentSizesMakeOneBatch) {
   EXPECT_EQ(got.images[1].height, 3u);
 }
 
-TEST(Pipeline, Base64OfAFileIsTheFile) {
+TEST(Pipeline, Base64ImagesAreDecoded) {
   const Pipeline pipeline =
       compile("preprocess: {image: {channels: grey}}", {{{"x", DType::kFp32, {-1, 1, 2}}}, {}, {}})
           .value();
@@ -241,7 +241,7 @@ TEST(Pipeline, Base64OfAFileIsTheFile) {
               HasSubstr("image 0: PNG: "));
 }
 
-TEST(Pipeline, TheModelsOwnTensorsGoPastPreprocessing) {
+TEST(Pipeline, TensorsOfTheModelSkipPreprocessing) {
   const Pipeline pipeline = compile(kClassify, kClassifier).value();
   const std::vector<Named> own = {floats("x", {1, 3, 2, 2}, std::vector<float>(12, 7))};
   const Prepared got = pipeline.before(own).value();
@@ -249,7 +249,7 @@ TEST(Pipeline, TheModelsOwnTensorsGoPastPreprocessing) {
   EXPECT_TRUE(got.images.empty());
 }
 
-TEST(Pipeline, InputOfTheModelThatIsCalledImageIsToldByItsType) {
+TEST(Pipeline, InputNamedImageIsDistinguishedByType) {
   const Pipeline pipeline = compile("preprocess: {image: {channels: grey}}",
                                     {{{"image", DType::kFp32, {-1, 1, 1}}}, {}, {}})
                                 .value();
@@ -260,7 +260,7 @@ TEST(Pipeline, InputOfTheModelThatIsCalledImageIsToldByItsType) {
             (std::vector<float>{6}));
 }
 
-TEST(Pipeline, WrongImagesAreRefusedByNumber) {
+TEST(Pipeline, ErrorNamesTheIndexOfAnInvalidImage) {
   const std::string good = png(2, 2, 1, {1, 2, 3, 4});
   const Model model = {{{"x", DType::kFp32, {-1, 2, 2}}}, {}, {}};
   const Limits limits{.images_max = 3, .pixels_max = 10, .tensor_bytes_max = 32};
@@ -299,7 +299,7 @@ TEST(Pipeline, WrongImagesAreRefusedByNumber) {
   EXPECT_TRUE(two.before(images({good, good})).ok());
 }
 
-TEST(Pipeline, ScoresBecomeLabelsAndWhateverIsAskedForByName) {
+TEST(Pipeline, ScoresBecomeLabelsAndNamedOutputsAreReturned) {
   const Pipeline pipeline = compile(kClassify, kClassifier).value();
   // exp(0):exp(2):exp(1) = 1:7.389:2.718, sum 11.107
   const std::vector<Named> raw = {floats("logits", {2, 3}, {0, 2, 1, 5, 5, -100})};
@@ -325,7 +325,7 @@ TEST(Pipeline, ScoresBecomeLabelsAndWhateverIsAskedForByName) {
             Code::kInvalid);
 }
 
-TEST(Pipeline, ClassesWithoutNamesAreNumbersAndOpenOnesAreCountedInTheRun) {
+TEST(Pipeline, UnnamedClassesAreNumberedAndOpenDimensionsResolved) {
   const Pipeline pipeline =
       compile("postprocess: {top_k: {k: 3}}", {{}, {{"p", DType::kFp32, {-1, -1}}}, {}}).value();
   EXPECT_EQ(text(pipeline.outputs()), "labels:BYTES[-1,-1] scores:FP32[-1,-1]");
@@ -337,7 +337,7 @@ TEST(Pipeline, ClassesWithoutNamesAreNumbersAndOpenOnesAreCountedInTheRun) {
             "the model gave no classes: output \"p\" of shape [-1,-1] is [1,0]");
 }
 
-TEST(Pipeline, BoxesComeBackInPixelsOfTheImageThatWasSent) {
+TEST(Pipeline, BoxesAreInPixelsOfTheOriginalImage) {
   const Pipeline pipeline = compile(kDetect, kDetector).value();
   const std::vector<Named> raw = {
       floats("boxes", {1, 3, 4}, {0.25f, 0.5f, 0.5f, 1.75f, 0.25f, 0.5f, 0.5f, 1, 0, 0, 1, 1}),
@@ -366,7 +366,7 @@ TEST(Pipeline, BoxesComeBackInPixelsOfTheImageThatWasSent) {
             (std::vector<float>{50, 25, 150, 75}));
 }
 
-TEST(Pipeline, BoxesOfSeveralImagesFollowOneAnotherAndAreCounted) {
+TEST(Pipeline, BoxesOfSeveralImagesAreConcatenatedWithCounts) {
   Model model = kDetector;
   for (Spec& output : model.outputs) output.shape[0] = -1;
   const Pipeline pipeline = compile("postprocess: {nms: {scores: confidence}}", model).value();
@@ -385,7 +385,7 @@ TEST(Pipeline, BoxesOfSeveralImagesFollowOneAnotherAndAreCounted) {
               HasSubstr("the model gave [3,1,4] and [3,2,2]"));
 }
 
-TEST(Pipeline, ScoresOfOneClassNeedNoDimensionForIt) {
+TEST(Pipeline, SingleClassScoresNeedNoClassDimension) {
   const Pipeline pipeline =
       compile("postprocess: {nms: {}}",
               {{}, {{"boxes", DType::kFp16, {-1, 4}}, {"scores", DType::kFp32, {-1}}}, {"face"}})
@@ -399,7 +399,7 @@ TEST(Pipeline, ScoresOfOneClassNeedNoDimensionForIt) {
   EXPECT_THAT(strings(got[2].tensor), ElementsAre("face"));
 }
 
-TEST(Pipeline, SoftmaxMayStandBeforeSuppression) {
+TEST(Pipeline, SoftmaxMayPrecedeSuppression) {
   const Pipeline pipeline = compile(
                                 "postprocess: {softmax: {input: confidence}, nms: {scores: "
                                 "probabilities, threshold: 0.9}}",
@@ -411,7 +411,7 @@ TEST(Pipeline, SoftmaxMayStandBeforeSuppression) {
   EXPECT_EQ(pipeline.after({}, raw, {}).value()[1].tensor.size(), 1u);
 }
 
-TEST(Pipeline, SampleIsWhatARequestWouldSend) {
+TEST(Pipeline, SampleEqualsARealRequest) {
   const Pipeline pipeline =
       compile("preprocess: {image: {}}", {{{"x", DType::kFp32, {2, 3, 4, 5}}}, {}, {}}).value();
   const Prepared got = pipeline.before(pipeline.sample().value()).value();
@@ -419,7 +419,7 @@ TEST(Pipeline, SampleIsWhatARequestWouldSend) {
   EXPECT_TRUE(compile("{}", kClassifier)->sample()->empty());
 }
 
-TEST(Pipeline, DeclarationsThatDoNotFitTheModelSayWhatToDo) {
+TEST(Pipeline, ErrorForAMismatchedDeclarationGivesAdvice) {
   const auto input = [](DType dtype, tensor::Shape shape) {
     return Model{{{"x", dtype, std::move(shape)}}, {}, {}};
   };

@@ -156,7 +156,7 @@ class ArchiveSharing(unittest.TestCase):
     def told_of_others(self, nodes, name):
         return all(self.told(node, name).get('shareWith') or self.told(node, name).get('peers') for node in nodes)
 
-    def test_a_file_server_sends_one_copy_and_may_then_be_gone(self):
+    def test_archive_is_downloaded_once_per_site_and_shared_by_peers(self):
         # The origin pauses until the nodes know of each other. A node that has the whole archive
         # before another node wants it keeps nothing to share.
         origin = self.serve(6 << 20, hold_at=1 << 20)
@@ -174,7 +174,7 @@ class ArchiveSharing(unittest.TestCase):
         self.varda.kubectl('delete', 'inferencemodel', *('one-' + node for node in NODES))
         m.wait_until('the archives gone', lambda: not list(self.work.glob('line*/artifacts/.archives/*')))
 
-    def test_nodes_help_themselves_when_the_one_that_downloads_is_killed(self):
+    def test_peers_finish_the_download_of_a_killed_node(self):
         origin = self.serve(5 << 20, hold_at=3 << 20)
         self.apply(origin, NODES, 'two')
         self.assertTrue(origin.held.wait(180))

@@ -234,7 +234,7 @@ class Fetch(unittest.TestCase):
             self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
         return done
 
-    def test_a_kill_loses_at_most_256_kib_wherever_it_comes(self):
+    def test_kill_loses_at_most_256_kib_of_the_download(self):
         draw = random.Random(11)
         for round in range(4):
             with self.subTest(round=round):
@@ -259,7 +259,7 @@ class Fetch(unittest.TestCase):
                 self.assertLessEqual(files.sent, len(self.data) + LOSS_MAX)
                 self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
 
-    def test_a_mirror_goes_on_where_the_first_source_broke(self):
+    def test_mirror_resumes_where_the_first_source_broke(self):
         first, digest = self.serve()
         second, _ = self.serve()
         first.hold_at = 3 << 20
@@ -269,7 +269,7 @@ class Fetch(unittest.TestCase):
         self.assertEqual(second.requests[0][1]['Range'], 'bytes=%d-' % (3 << 20))
         self.assertLessEqual(first.sent + second.sent, len(self.data) + LOSS_MAX)
 
-    def test_when_no_source_gives_it_each_of_them_is_named(self):
+    def test_error_names_every_failed_source(self):
         files, digest = self.serve()
         files.put('/other.tar', tar(('model.onnx', b'other')))
         done = self.fetch(files.url('/none.tar'), digest, '--mirror', files.url('/other.tar'), '--mirror', 's3://', check=False)
@@ -277,7 +277,7 @@ class Fetch(unittest.TestCase):
         for part in ('none of 3 sources', '/none.tar: HTTP 404', 'expected sha256 ' + digest, 's3://'):
             self.assertIn(part, done.stderr)
 
-    def test_proxies_for_http_come_from_flags_and_the_environment(self):
+    def test_http_proxy_comes_from_flags_or_environment(self):
         files, digest = self.serve()
         proxy = self.proxy(credentials='jane:s3cret')
         url = files.url('/m.tar', host='files.invalid')
@@ -313,7 +313,7 @@ class Fetch(unittest.TestCase):
         context.load_cert_chain(self.work / 'tls.pem', self.work / 'tls.key')
         return context
 
-    def test_https_of_a_private_authority_straight_and_through_a_tunnel(self):
+    def test_private_authority_is_trusted_directly_and_by_tunnel(self):
         files, digest = self.serve(tls=self.certificates())
         ca = str(self.work / 'ca.pem')
         straight = files.url('/m.tar', 'https')
@@ -329,7 +329,7 @@ class Fetch(unittest.TestCase):
         self.fetch(files.url('/m.tar', 'https', 'files.invalid'), digest, '--ca-file', ca, '--https-proxy', proxy.url)
         self.assertEqual(proxy.seen, [('CONNECT', 'files.invalid:%d' % files.port)])
 
-    def test_addresses_of_this_machine_are_refused_unless_allowed(self):
+    def test_loopback_addresses_are_refused_unless_allowed(self):
         files, digest = self.serve()
 
         def refused(path, *flags):
@@ -343,7 +343,7 @@ class Fetch(unittest.TestCase):
         files.redirects['/hop.tar'] = 'http://127.0.0.2:1/m.tar'
         self.assertIn('127.0.0.2 is a loopback address', refused('/hop.tar', '--allow-source', '127.0.0.1'))
 
-    def test_user_and_password_come_from_a_mounted_secret_and_show_nowhere(self):
+    def test_credentials_come_from_a_secret_and_stay_out_of_output(self):
         wanted = 'Basic ' + base64.b64encode(b'jane:s3cret').decode()
         files, digest = self.serve(check=lambda request: None if request.headers.get('Authorization') == wanted else 'Basic')
         good = self.secret(username='jane', password='s3cret\n')
@@ -386,7 +386,7 @@ class Fetch(unittest.TestCase):
             self.assertNotIn('s3cret', done.stderr)
 
 
-    def test_two_at_once_take_turns_and_both_find_it_in_place(self):
+    def test_concurrent_fetches_take_turns_and_download_once(self):
         files, digest = self.serve()
         files.hold_at = 3 << 20
         to = self.work / 'parent/two'
@@ -404,7 +404,7 @@ class Fetch(unittest.TestCase):
         self.assertEqual(os.listdir(to.parent), ['two'])
         self.assertLessEqual(files.sent, len(self.data) + LOSS_MAX)
 
-    def test_a_limit_of_file_sizes_is_a_full_disk_and_the_download_goes_on_without_it(self):
+    def test_file_size_limit_is_a_full_disk_and_the_download_resumes(self):
         files, digest = self.serve()
         to = self.work / 'limited'
         command = [m.VARDA, 'fetch', *m.LOOPBACK, '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to), '--attempts', '1']
@@ -419,7 +419,7 @@ class Fetch(unittest.TestCase):
         self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
 
 
-class ByHand(unittest.TestCase):
+class ArtifactCommands(unittest.TestCase):
     """`varda artifacts` on a directory without a running agent."""
 
     def setUp(self):
@@ -442,7 +442,7 @@ class ByHand(unittest.TestCase):
     def pinned(self):
         return sorted(a['sha256'] for a in json.loads(self.artifacts('ls', '-o', 'json').stdout)['artifacts'] if a['pinned'])
 
-    def test_a_word_that_is_no_digest_means_none(self):
+    def test_invalid_digest_changes_no_artifact(self):
         for word in ('', 'zz', '../..', 'sha256:', 'sha512:' + self.digests[0], self.digests[0] + '00', self.digests[0] + ' '):
             for command in ('pin', 'unpin', 'verify'):
                 done = self.artifacts(command, word)
@@ -456,14 +456,14 @@ class ByHand(unittest.TestCase):
             done = self.artifacts('ls', data_dir=data_dir)
             self.assertEqual((done.returncode, says in done.stderr), (1, True), done.stderr)
 
-    def test_a_pin_can_be_taken_back_when_what_it_kept_is_gone(self):
+    def test_missing_artifact_can_be_unpinned(self):
         self.artifacts('pin', self.digests[1])
         shutil.rmtree(self.work / 'artifacts' / self.digests[1])
         self.assertIn('unpinned', self.artifacts('unpin', self.digests[1][:10]).stdout)
         self.assertEqual(self.artifacts('unpin', self.digests[1][:10]).returncode, 1)
         self.assertEqual(os.listdir(self.work / 'artifacts/.marks'), [])
 
-    def test_collecting_takes_what_is_unused_empty_or_not(self):
+    def test_gc_removes_unused_artifacts(self):
         self.artifacts('pin', self.digests[1])
         shutil.rmtree(self.work / 'artifacts' / self.digests[2])
         self.assertIn(self.digests[0][:16], self.artifacts('gc', '--dry-run').stdout)
@@ -471,7 +471,7 @@ class ByHand(unittest.TestCase):
         self.assertEqual([d for d in self.digests if (self.work / 'artifacts' / d).exists()], [self.digests[1]])
         self.assertIn('no artifact is unused', self.artifacts('gc').stderr)
 
-    def test_another_user_is_told_that_he_may_not_look(self):
+    def test_missing_permission_is_reported_to_another_user(self):
         """An ordinary user closes the directories to itself. File permissions do not stop root, so
         root switches to another user."""
         def nobody():
@@ -504,7 +504,7 @@ class ByHand(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout.count('damaged')), (1, 1), done.stdout + done.stderr)
 
 
-class OnANode(unittest.TestCase):
+class ArtifactsOnANode(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
@@ -540,7 +540,7 @@ class OnANode(unittest.TestCase):
     def listed(self):
         return {a['sha256']: a for a in json.loads(self.artifacts('ls', '-o', 'json'))['artifacts']}
 
-    def test_the_way_back_stays_until_a_limit_cannot_be_met_without_it(self):
+    def test_previous_version_stays_for_a_rollback(self):
         varda, files, way = self.varda, FileServer(), 'mobile'
         self.addCleanup(files.close)
         example = [(p.name, p.read_bytes()) for p in sorted((m.DIGITS / 'models/4').iterdir())]
@@ -566,7 +566,7 @@ class OnANode(unittest.TestCase):
         self.assertEqual(len(files.requests), asked, 'nor does it after tidying up')
         varda.kubectl('delete', 'inferencemodel', way)
 
-    def test_credentials_reach_the_node_once_the_namespace_allows_it_and_are_kept_nowhere(self):
+    def test_credentials_reach_a_labelled_namespace_and_are_not_stored(self):
         varda = self.varda
         self.apply('digits', 'edge', '3', node='edge0')
         self.apply('clouds', 'cloud', '3', port=8090)

@@ -24,17 +24,17 @@ class AsUser(unittest.TestCase):
         parent.chmod(mode)
         return here
 
-    def test_a_closed_file_stays_closed(self):
+    def test_unreadable_file_stays_unreadable(self):
         for mode in 0o755, 0o700:
             done = self.run_in(self.checkout(mode), CLOSED)
             self.assertEqual((done.returncode, done.stdout), (1, ''), done.stderr)
             self.assertIn('Permission denied', done.stderr)
 
-    def test_the_exit_code_is_the_commands(self):
+    def test_exit_code_of_the_command_is_returned(self):
         self.assertEqual(self.run_in(self.checkout(0o755), 'exit 7').returncode, 7)
 
     @unittest.skipUnless(os.geteuid() == 0, 'an ordinary user has no closed programs in PATH')
-    def test_root_finds_no_program_that_the_user_cannot_reach(self):
+    def test_root_skips_programs_that_the_user_cannot_reach(self):
         checkout = self.checkout(0o755)
         hidden = checkout.parent / 'hidden'
         hidden.mkdir(mode=0o700)
@@ -44,7 +44,7 @@ class AsUser(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, 'found\n'), done.stderr)
 
     @unittest.skipUnless(os.geteuid() == 0, 'an ordinary user stays the same user')
-    def test_root_becomes_a_user_with_fresh_directories(self):
+    def test_root_switches_to_a_user_with_fresh_directories(self):
         for mode, user in (0o755, 'nobody'), (0o700, 'root'):
             checkout = self.checkout(mode)
             done = self.run_in(checkout, 'id -un; touch "$HOME/a" "$TMPDIR/b" build/dev/Testing/c && echo "$HOME"')

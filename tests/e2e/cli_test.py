@@ -15,7 +15,7 @@ class CommandLine(unittest.TestCase):
         environment = {'PATH': os.environ['PATH'], 'HOME': str(self.work), **environment}
         return subprocess.run([str(m.BIN / program), *map(str, words)], capture_output=True, text=True, timeout=m.seconds(300), env=environment, cwd=self.work)
 
-    def test_wrong_words_are_named_and_help_is_near(self):
+    def test_usage_error_names_the_argument_and_points_to_help(self):
         for words, named in [(['get', '--bogus'], '--bogus'), (['bogus'], 'bogus'), (['down', 'extra'], 'extra'), (['get'], 'resource'),
                              (['scale', 'im/x', '--replicas', '-1'], '--replicas'), (['predict', 'x', '--images', 'y', '--limit', '-1'], '--limit')]:
             done = self.run_varda(*words)
@@ -25,7 +25,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn('Subcommands', self.run_varda().stderr)
         self.assertIn('--bogus', self.run_varda('--bogus', program='varda-serve').stderr)
 
-    def test_flags_in_a_file_are_read_and_mistakes_there_are_named(self):
+    def test_config_file_is_read_and_its_errors_are_located(self):
         (self.work / 'wrong.conf').write_text('# a comment\nlisen = 127.0.0.1:0\n')
         for command in ('up', 'apiserver', 'operator', 'gateway', 'agent'):
             words = ['--data-dir', self.work / 'd'] if command in ('up', 'apiserver', 'agent') else []
@@ -43,7 +43,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(right.returncode, 1)
         self.assertIn(str(self.work / 'file'), right.stderr)
 
-    def test_a_kubeconfig_that_does_not_exist_is_an_error(self):
+    def test_missing_kubeconfig_is_an_error(self):
         (self.work / '.local/share/varda').mkdir(parents=True)
         (self.work / '.local/share/varda/kubeconfig').write_text('another server')
         for words, environment in ((['get', 'im'], {'KUBECONFIG': '/nonexistent'}), (['get', 'im', '--kubeconfig', '/nonexistent'], {})):
@@ -52,7 +52,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn('/nonexistent', done.stderr)
             self.assertNotIn('.local/share', done.stderr)
 
-    def test_it_explains_itself(self):
+    def test_version_help_and_completion_are_printed(self):
         version = self.run_varda('--version').stdout
         self.assertRegex(version, r'^varda \d+\.\d+\.\d+\n$')
         for words in (['version'], ['-v']):
@@ -64,13 +64,13 @@ class CommandLine(unittest.TestCase):
         self.assertIn('takes no argument "digits.yaml"; name a file with -f', self.run_varda('apply', 'digits.yaml').stderr)
         self.assertIn('complete -o default', self.run_varda('completion', 'bash').stdout)
 
-    def test_without_a_server_it_says_how_to_start_one(self):
+    def test_error_without_a_server_explains_how_to_start_one(self):
         for words in (['get', 'pods'], ['doctor'], ['apply', '-f', '-'], ['get', 'pods', '--kubeconfig', self.work / 'nope']):
             done = self.run_varda(*words)
             self.assertEqual(done.returncode, 1, words)
             self.assertIn('varda up', done.stderr)
 
-    def test_a_wrong_table_of_servers_stops_up_before_it_starts(self):
+    def test_invalid_server_table_stops_up_at_start(self):
         table = self.work / 'servers.yaml'
         for text, named in [('tensorflow: {}', 'servers'), ('servers: {tensorflow: {args: x}}', 'tensorflow'), ('servers: {sorcery: {image: a}}', 'sorcery')]:
             table.write_text(text)
@@ -79,7 +79,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn(named, done.stderr)
             self.assertIn('servers.yaml', done.stderr)
 
-    def test_pack_names_archive_and_version_after_the_directory(self):
+    def test_pack_derives_names_from_the_directory(self):
         shutil.copytree(m.DIGITS / 'models/3', self.work / '3')
         done = self.run_varda('pack', '3/')
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -89,7 +89,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(refused.returncode, 1)
         self.assertIn('--version-name', refused.stderr)
 
-    def test_pack_takes_one_file_and_checks_settings(self):
+    def test_pack_accepts_one_file_and_checks_settings(self):
         shutil.copy(m.DIGITS / 'models/3/model.onnx', self.work / 'net.onnx')
         done = self.run_varda('pack', 'net.onnx')
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -105,13 +105,13 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(inside.returncode, 1)
         self.assertIn('-o FILE', inside.stderr)
 
-    def test_the_example_names_the_digests_that_pack_prints(self):
+    def test_example_manifest_contains_the_digests_of_pack(self):
         manifest = (m.DIGITS / 'digits.yaml').read_text()
         for version in ('3', '4'):
             printed = self.run_varda('pack', m.DIGITS / 'models' / version, '-o', self.work / 'x.tar.gz').stdout
             self.assertIn(re.search(r'sha256sum: ([0-9a-f]{64})', printed).group(1), manifest)
 
-    def test_joint_inference_names_the_digests_that_pack_prints(self):
+    def test_joint_examples_contain_the_digests_of_pack(self):
         def digest(directory):
             printed = self.run_varda('pack', directory, '-o', self.work / 'x.tar.gz').stdout
             return re.search(r'sha256sum: ([0-9a-f]{64})', printed).group(1)
@@ -125,7 +125,7 @@ class CommandLine(unittest.TestCase):
             (self.work / size / 'model.yaml').write_text(declared.replace('\\n', '\n'))
             self.assertIn('digits-%s-png.tar.gz", sha256: %s' % (size, digest(self.work / size)), guide)
 
-    def test_fetch_is_quiet_in_a_pipe_and_spares_the_files_of_others(self):
+    def test_fetch_in_a_pipe_is_quiet_and_keeps_foreign_files(self):
         (self.work / 'www').mkdir()
         printed = self.run_varda('pack', m.DIGITS / 'models/3', '-o', self.work / 'www/3.tar.gz').stdout
         digest = re.search(r'[0-9a-f]{64}', printed).group(0)
@@ -142,7 +142,7 @@ class CommandLine(unittest.TestCase):
         self.assertNotIn('\r', done.stdout + done.stderr)
         self.assertTrue((self.work / '3/model.onnx').exists())
 
-    def test_datasets_are_counted_and_counted_on_after_growth(self):
+    def test_dataset_count_resumes_after_growth(self):
         (self.work / 'rows.csv').write_bytes(b'name,text\r\n1,"a\r\nb"\r\n2,"c""d"\r\n3,e,f\r\n')
         words = ['dataset', 'count', 'rows.csv', '--format', 'csv', '--state', 'rows.state', '-o', 'json']
         first = json.loads(self.run_varda(*words).stdout)

@@ -61,7 +61,7 @@ class Cluster(unittest.TestCase):
         self.nothing_is_left()
         return said
 
-    def test_every_step_holds_while_the_control_plane_is_killed_in_its_middle(self):
+    def test_every_step_passes_despite_a_control_plane_kill(self):
         chaos = self.varda.dir / 'chaos.sh'
         chaos.write_text('set -eu\nkill -9 "$(sed -n \'s/.*"pid": *\\([0-9]*\\).*/\\1/p\' %s/up.json)"\n'
                          'echo "$VARDA_STEP" >> %s/killed\nexec %s up --data-dir %s --dataset-root %s --detach\n' % (
@@ -71,13 +71,13 @@ class Cluster(unittest.TestCase):
         self.assertEqual(killed, set(STEPS) - {'preflight', 'clean-up'})
 
     @unittest.skipUnless(os.environ.get('VARDA_SOAK'), 'a minute more: in `make nightly`')
-    def test_every_step_holds_with_the_newest_kubectl(self):
+    def test_every_step_passes_with_the_newest_kubectl(self):
         kubectl = newest_kubectl()
         if not kubectl:
             self.skipTest('there is no kubectl.1.* here')
         self.passes(self.command(kubectl=kubectl))
 
-    def test_an_interrupted_run_leaves_nothing(self):
+    def test_interrupted_run_leaves_no_objects(self):
         run = subprocess.Popen(self.command('--skip', 'cloud', kubectl=newest_kubectl() or m.KUBECTL), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         m.wait_until('a model', lambda: self.varda.get('inferencemodels', '-A')['items'])
         run.send_signal(signal.SIGINT)
@@ -85,7 +85,7 @@ class Cluster(unittest.TestCase):
         self.assertEqual(run.returncode, 130, said)
         self.nothing_is_left()
 
-    def test_what_fails_is_told_and_cleared_up(self):
+    def test_failed_step_is_reported_and_cleaned_up(self):
         done = self.varda.run(self.command('--skip', 'edge', '--skip', 'cloud', '--dataset-samples', '322'), check=False, timeout=600)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         outcomes = self.outcomes(done.stdout)
@@ -102,7 +102,7 @@ class Cluster(unittest.TestCase):
 class FileServer(unittest.TestCase):
     """`varda artifacts serve`."""
 
-    def test_it_serves_a_directory_until_it_is_ended(self):
+    def test_server_serves_a_directory_until_sigterm(self):
         with tempfile.TemporaryDirectory() as directory:
             (pathlib.Path(directory) / 'a.tar.gz').write_bytes(bytes(range(256)) * 4096)
             (pathlib.Path(directory) / 'out').symlink_to('/etc/hostname')
@@ -126,7 +126,7 @@ class FileServer(unittest.TestCase):
                 server.wait()
                 server.stdout.close()
 
-    def test_what_is_no_directory_is_said(self):
+    def test_error_names_a_path_that_is_not_a_directory(self):
         for wrong in ('/nowhere/at/all', m.VARDA):
             done = subprocess.run([m.VARDA, 'artifacts', 'serve', wrong], capture_output=True, text=True, timeout=m.seconds(60))
             self.assertEqual(done.returncode, 1)
@@ -136,7 +136,7 @@ class FileServer(unittest.TestCase):
 class Load(unittest.TestCase):
     """`varda predict --duration`."""
 
-    def test_a_load_counts_what_fails_and_says_what_it_was(self):
+    def test_load_report_counts_failures_by_message(self):
         class Refuses(http.server.BaseHTTPRequestHandler):
             protocol_version = 'HTTP/1.1'
             answered = 0

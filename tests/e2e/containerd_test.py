@@ -23,7 +23,7 @@ def free_subnet():
 
 
 class WithoutContainerd(unittest.TestCase):
-    def test_up_says_which_socket_does_not_answer(self):
+    def test_error_names_the_unreachable_containerd_socket(self):
         with m.Machine() as varda:
             done = varda.run([m.VARDA, 'up', '--data-dir', str(varda.dir), '--listen', '127.0.0.1:0', '--driver', 'containerd',
                               '--containerd-socket', str(varda.dir / 'nobody.sock')], check=False)
@@ -95,7 +95,7 @@ class Containerd(unittest.TestCase):
     def agent(self):
         return json.loads((self.varda.dir / 'nodes/edge0/agent.json').read_text())['pid']
 
-    def test_a_container_has_what_its_pod_says(self):
+    def test_container_follows_the_spec_of_its_pod(self):
         host = self.varda.dir / 'shared'
         host.mkdir()
         (host / 'file').write_text('from the host\n')
@@ -131,7 +131,7 @@ class Containerd(unittest.TestCase):
         self.assertEqual((cpu['quota'], cpu['period'], cpu['shares']), (50000, 100000, 512))
         self.assertEqual(os.path.dirname(spec['cgroupsPath']), '/varda')
 
-    def test_root_in_a_container_cannot_change_the_machine(self):
+    def test_root_in_a_container_cannot_change_the_host(self):
         pattern = pathlib.Path('/proc/sys/kernel/core_pattern').read_text()
         script = '(echo "$(cat /proc/sys/kernel/core_pattern)" > /proc/sys/kernel/core_pattern) 2>/dev/null || echo refused; id -u; id -g; ' + FOREVER
         self.run_pod('root', script, {'securityContext': {'runAsGroup': 2000}})
@@ -142,7 +142,7 @@ class Containerd(unittest.TestCase):
         self.assertLessEqual({'/proc/kcore', '/proc/keys', '/proc/timer_list', '/sys/firmware'}, set(spec['maskedPaths']))
         self.assertLessEqual({'/proc/sys', '/proc/sysrq-trigger', '/proc/irq'}, set(spec['readonlyPaths']))
 
-    def test_a_pod_is_asked_to_end_though_containerd_was_away(self):
+    def test_pod_ends_gracefully_after_containerd_returns(self):
         marks = self.varda.dir / 'asked'
         marks.mkdir()
         self.run_pod('asked', 'trap "echo bye > /marks/bye; exit 0" TERM; while :; do sleep 0.1; done',
@@ -158,7 +158,7 @@ class Containerd(unittest.TestCase):
         m.wait_until('the pod is gone', lambda: 'pod/asked' not in self.varda.kubectl('get', 'pods', '-o', 'name').split())
         self.assertEqual((marks / 'bye').read_text(), 'bye\n')
 
-    def test_a_killed_container_starts_again_and_its_log_is_kept(self):
+    def test_killed_container_restarts_and_keeps_its_log(self):
         self.run_pod('restarts', 'echo I run; ' + FOREVER)
         self.ready('restarts')
         os.kill(self.pid('restarts'), signal.SIGKILL)
@@ -167,7 +167,7 @@ class Containerd(unittest.TestCase):
         m.wait_until('its log', lambda: 'I run' in self.varda.kubectl('logs', 'restarts'))
         self.assertIn('I run', self.varda.kubectl('logs', 'restarts', '--previous'))
 
-    def test_a_deleted_pod_ends_gracefully_and_leaves_nothing(self):
+    def test_deleted_pod_ends_gracefully_and_leaves_no_files(self):
         marks = self.varda.dir / 'marks'
         marks.mkdir()
         self.run_pod('leaves', 'trap "echo bye > /marks/bye; exit 0" TERM; while :; do sleep 0.1; done',
@@ -180,7 +180,7 @@ class Containerd(unittest.TestCase):
         self.assertEqual(self.of_pod('leaves'), [])
         self.assertEqual(list(self.varda.dir.glob('nodes/edge0/data/pods/default_leaves_*')), [])
 
-    def test_a_pod_that_ends_tells_how_and_keeps_its_log_but_no_sandbox(self):
+    def test_finished_pod_reports_its_end_and_keeps_only_its_log(self):
         self.run_pod('job', 'echo working; echo no luck > /dev/termination-log; exit 3', restartPolicy='Never')
         m.wait_until('the end', lambda: self.status('job')['phase'] == 'Failed')
         ended = self.container('job')['state']['terminated']
@@ -188,7 +188,7 @@ class Containerd(unittest.TestCase):
         m.wait_until('nothing in containerd', lambda: self.of_pod('job') == [])
         self.assertEqual(self.varda.kubectl('logs', 'job'), 'working\n')
 
-    def test_a_killed_runner_finds_its_containers_again(self):
+    def test_killed_runner_adopts_its_containers(self):
         self.run_pod('stays')
         self.run_pod('ends', 'while ! test -e /gate/open; do sleep 0.05; done; exit 5', {'volumeMounts': [{'name': 'gate', 'mountPath': '/gate'}]},
                      restartPolicy='Never', volumes=[{'name': 'gate', 'hostPath': {'path': str(self.varda.dir), 'type': 'Directory'}}])
@@ -210,7 +210,7 @@ class Containerd(unittest.TestCase):
         self.varda.kubectl('delete', 'pod', 'stays')
         self.assertEqual(self.of_pod('stays'), [])
 
-    def test_containers_go_on_while_containerd_is_away(self):
+    def test_containers_keep_running_while_containerd_is_down(self):
         self.run_pod('lives')
         self.ready('lives')
         pid = self.pid('lives')
@@ -226,7 +226,7 @@ class Containerd(unittest.TestCase):
         os.kill(pid, signal.SIGKILL)
         m.wait_until('a second run', lambda: self.container('lives')['restartCount'] == 1 and self.container('lives')['ready'])
 
-    def test_a_sandbox_that_is_killed_is_made_anew(self):
+    def test_killed_sandbox_is_created_again(self):
         self.run_pod('housed')
         self.ready('housed')
         running = self.containerd.tasks()
@@ -238,7 +238,7 @@ class Containerd(unittest.TestCase):
         self.assertEqual(len(self.of_pod('housed')), 2)
         self.assertNotIn(sandbox, self.of_pod('housed'))
 
-    def test_a_missing_image_says_how_to_import_it(self):
+    def test_error_for_a_missing_image_explains_the_import(self):
         name = 'imported-%s' % uuid.uuid4().hex[:8]
         self.run_pod('late', container={'image': name})
         waiting = m.wait_until('it says so', lambda: self.container('late')['state'].get('waiting', {}).get('message') and
@@ -250,7 +250,7 @@ class Containerd(unittest.TestCase):
         self.containerd.import_image('docker.io/library/%s:latest' % name, PROGRAMS, Entrypoint=['/bin/sh', '-c'])
         self.ready('late')
 
-    def test_a_pod_without_the_hosts_network_has_the_address_that_cni_gave_it(self):
+    def test_pod_without_host_network_has_its_cni_address(self):
         if not self.bridged:
             self.skipTest('there are no CNI plug-ins, or no bridges')
         self.run_pod('netted', 'hostname; ls /sys/class/net; echo at $POD_IP; ' + FOREVER, hostNetwork=False, hostname='inside')
@@ -259,7 +259,7 @@ class Containerd(unittest.TestCase):
         self.assertTrue(ip.startswith(self.subnet + '.'), ip)
         m.wait_until('the log', lambda: self.varda.kubectl('logs', 'netted').split() == ['inside', 'eth0', 'lo', 'at', ip])
 
-    def test_z_down_ends_all_and_up_starts_it_again_as_it_was(self):
+    def test_z_down_ends_all_containers_and_up_restarts_them(self):
         self.run_pod('resumes')
         self.ready('resumes')
         self.varda.down()

@@ -58,7 +58,7 @@ class CrashingLoad(unittest.TestCase):
         status = self.varda.pods()[0]['status']['containerStatuses'][0]
         return status['restartCount'], int(status['containerID'].split('://')[1].split('-')[0])
 
-    def test_version_that_crashes_the_engine_never_takes_the_old_one_down(self):
+    def test_crashing_version_never_stops_the_old_one(self):
         entries = [self.archive('1', GOOD % 1), self.archive('2', 'crash_load %d\n' % signal.SIGSEGV), self.archive('3', GOOD % 3)]
         self.apply(entries, '1')
         url = self.varda.ready('a', '1')['status']['url']

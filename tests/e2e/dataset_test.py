@@ -112,7 +112,7 @@ class Datasets(Base):
         (folder / name).write_text('<annotation>%s</annotation>' % ''.join('<object><name>%s</name></object>' % o for o in objects))
 
     # ---- counts
-    def test_formats_are_counted_exactly_and_by_class(self):
+    def test_records_and_classes_of_each_format_are_counted_exactly(self):
         (self.data / 'rows.csv').write_bytes(b'text,label\r\n' + b'"two\nlines and a "" quote",1\r\n' * 1000 + b'broken\r\nplain,2')
         (self.data / 'lines.jsonl').write_text('{"a": 1}\n\n[2]\nno json\n"three"')
         self.voc('1.xml', 'dog', 'cat', 'dog')
@@ -151,7 +151,7 @@ class Datasets(Base):
         m.wait_until('no report', lambda: not self.get('edgenode', 'edge0')['status'].get('datasets'))
         m.wait_until('no record', lambda: not list(kept.iterdir()))
 
-    def test_growth_rotation_and_replacement_are_followed(self):
+    def test_count_follows_growth_rotation_and_replacement(self):
         log = self.data / 'log.txt'
         log.write_text('0\n')
         self.apply(dataset('log', log, 'txt'))
@@ -181,7 +181,7 @@ class Datasets(Base):
         log.write_text('1\n2\n3\n')
         self.counted('log', 3)
 
-    def test_nothing_outside_of_the_allowed_directories_is_read_or_told(self):
+    def test_paths_outside_allowed_directories_are_not_read(self):
         outside = self.work / 'outside'
         outside.mkdir()
         (outside / 'secret.txt').write_text('1\n2\n')
@@ -209,7 +209,7 @@ class Datasets(Base):
         out = self.varda.kubectl('get', *words).rstrip('\n').split('\n')
         return [[cell for cell in line.split('  ') if cell.strip()] for line in out]
 
-    def test_both_groups_show_their_columns_their_conditions_and_models(self):
+    def test_both_groups_show_columns_conditions_and_models(self):
         (self.data / 'a.csv').write_text('name,age\nx,1\ny,2\n')
         sedna = {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': 'a'},
                  'spec': {'url': str(self.data / 'a.csv'), 'format': 'CSV', 'nodeName': 'edge0'}}
@@ -285,7 +285,7 @@ class CutOff(Base):
         self.addCleanup(init.kill)
         return init
 
-    def test_truth_comes_back_with_the_link_after_days_without_one(self):
+    def test_counts_made_without_a_link_are_reported_afterwards(self):
         for name in ('grows', 'goes', 'same', 'turns'):
             (self.data / name).write_text('1\n2\n3\n')
         self.up()

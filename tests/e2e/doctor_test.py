@@ -22,7 +22,7 @@ class Doctor(unittest.TestCase):
         done = self.varda.run([m.VARDA, 'doctor', *words], check=False)
         return done.returncode, done.stdout + done.stderr
 
-    def test_it_is_content_with_varda_up_and_says_what_is_not_there(self):
+    def test_doctor_accepts_varda_up_and_reports_a_missing_gateway(self):
         code, said = self.doctor('-o', 'json')  # `varda up` has just reported ready
         self.assertEqual((code, json.loads(said)['problems']), (0, 0), said)
         code, said = self.doctor('--gateway', 'https://127.0.0.1:1')
@@ -31,7 +31,7 @@ class Doctor(unittest.TestCase):
         self.assertIn('1 problem found', said)
         self.assertEqual(self.doctor('-o', 'yaml')[0], 2)
 
-    def test_every_validation_case_is_answered_as_the_tables_say(self):
+    def test_every_validation_case_matches_the_tables(self):
         command = [sys.executable, str(ROOT / 'tests/conformance/run'), '--kubeconfig', str(self.varda.dir / 'kubeconfig')]
         done = subprocess.run(command, capture_output=True, text=True, timeout=m.seconds(300))
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)

@@ -11,7 +11,7 @@ class Down(unittest.TestCase):
         return subprocess.Popen([m.VARDA, 'up', '--data-dir', str(varda.dir), '--listen', '127.0.0.1:0'], stdout=subprocess.DEVNULL,
                                 stderr=subprocess.DEVNULL)
 
-    def test_down_ends_an_up_that_is_just_starting(self):
+    def test_down_ends_a_starting_up(self):
         with m.Machine(nodes=['cloud=cloud', 'edge0=edge']) as varda:
             varda.up()
             varda.down()
@@ -38,7 +38,7 @@ class Down(unittest.TestCase):
             heard += os.read(ours, 4096)
         return ours, up
 
-    def test_closing_the_terminal_ends_it_with_all_it_has_started(self):
+    def test_closed_terminal_ends_up_and_its_processes(self):
         with m.Machine() as varda:
             terminal, up = self.in_a_terminal(varda)
             self.assertTrue(any(' agent ' in c for c in varda.processes().values()))
@@ -46,7 +46,7 @@ class Down(unittest.TestCase):
             self.assertEqual(up.wait(180), 0)
             self.assertEqual(varda.processes(), {})
 
-    def test_under_nohup_it_outlives_the_terminal(self):
+    def test_up_outlives_its_terminal_under_nohup(self):
         with m.Machine() as varda:
             terminal, up = self.in_a_terminal(varda, 'sh', '-c', 'trap "" HUP; exec "$@"', 'sh')
             os.close(terminal)
@@ -55,7 +55,7 @@ class Down(unittest.TestCase):
             varda.down()
             self.assertEqual(up.wait(180), 0)
 
-    def test_down_finds_what_the_killed_left(self):
+    def test_down_ends_processes_after_kills(self):
         with m.Machine(nodes=['cloud=cloud', 'edge0=edge']) as varda:
             for victims in ((' up ',), (' up ', ' agent '), (' agent ',)):
                 with self.subTest(killed=victims):
@@ -66,7 +66,7 @@ class Down(unittest.TestCase):
                     varda.down()
                     self.assertEqual(varda.processes(), {})
 
-    def test_down_finds_agents_that_no_record_names(self):
+    def test_down_ends_unrecorded_agents(self):
         with m.Machine(nodes=['edge0=edge']) as varda:
             varda.up()
             m.wait_until('an agent', lambda: any(' agent ' in c for c in varda.processes().values()))
@@ -77,7 +77,7 @@ class Down(unittest.TestCase):
             varda.down()
             self.assertEqual(varda.processes(), {})
 
-    def test_up_takes_over_from_one_that_was_killed_this_moment(self):
+    def test_up_replaces_one_that_was_just_killed(self):
         with m.Machine(nodes=['edge0=edge']) as varda:
             varda.up()
             for _ in range(5):

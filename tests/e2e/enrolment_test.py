@@ -82,7 +82,7 @@ class Enrolment(unittest.TestCase):
         subprocess.run(['openssl', 'ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', str(key)], check=True, capture_output=True)
         return subprocess.run(['openssl', 'req', '-new', '-key', str(key), '-subj', subject], check=True, capture_output=True, text=True).stdout
 
-    def test_a_node_that_is_removed_leaves_nothing(self):
+    def test_removed_node_leaves_no_objects(self):
         path, _ = self.token('line7')
         agent = self.agent('line7', path)
         self.wait_connected('line7')
@@ -98,7 +98,7 @@ class Enrolment(unittest.TestCase):
             self.assertIn('not found', self.varda.varda('get', kind, 'line7', check=False).stderr)
         self.assertIn('there is no node "line7"', self.varda.varda('node', 'remove', 'line7', check=False).stderr)
 
-    def test_a_token_for_a_network_lets_in_from_there_only(self):
+    def test_token_for_a_network_is_refused_from_another_network(self):
         for network, status in (('192.0.2.0/24', 403), ('127.0.0.0/8', 200)):
             _, token = self.token('line7', '--from', 'fd00:1::/32', '--from', network)
             body = json.dumps({'token': token, 'csr': self.csr()})
@@ -110,7 +110,7 @@ class Enrolment(unittest.TestCase):
                                capture_output=True, text=True, timeout=m.seconds(60))
         self.assertIn('--from 10.0.0.0/33: must be a network', wrong.stderr)
 
-    def test_node_joins_once_and_from_then_on_needs_no_token(self):
+    def test_node_joins_once_and_then_needs_no_token(self):
         path, token = self.token('line7')
         self.assertRegex(token, r'^varda-join\.[0-9a-f]{12}\.[0-9a-f]{64}\.[0-9a-f]{64}$')
         agent = self.agent('line7', path)
@@ -148,7 +148,7 @@ class Enrolment(unittest.TestCase):
         self.assertIn('used by another key', ''.join(f.read_text(errors='replace') for f in self.varda.dir.glob('logs/*')))
         self.assertEqual(self.end(agent), 0)
 
-    def test_a_node_that_was_let_in_to_the_edge_does_not_get_what_is_for_the_cloud(self):
+    def test_edge_node_cannot_act_as_a_cloud_node(self):
         _, token = self.token('evil')
         csr = self.csr('evil', '/CN=evil')
         status, answer = self.post('/gateway/v1/enroll', json.dumps({'token': token, 'csr': csr}))
@@ -203,7 +203,7 @@ class Enrolment(unittest.TestCase):
         self.varda.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow')
         self.assertEqual(ask(path, method='GET')[0], 200)
 
-    def test_agent_killed_at_any_moment_of_its_enrolment_joins_with_the_same_token(self):
+    def test_agent_killed_during_enrolment_joins_with_the_same_token(self):
         path, _ = self.token('line8')
         chance = random.Random(8)
         for _ in range(8):
@@ -214,7 +214,7 @@ class Enrolment(unittest.TestCase):
         self.agent('line8', path)
         self.wait_connected('line8')
 
-    def test_what_up_is_told_of_proxies_reaches_its_agents_and_its_gateway_has_room_for_nodes(self):
+    def test_up_passes_proxy_settings_on_and_raises_the_file_limit(self):
         ca = self.work / 'ca.pem'
         shutil.copy(self.varda.dir / 'pki/ca.crt', ca)
         with m.Machine(self.work / 'other', nodes=['cloud=cloud']) as other:
@@ -237,7 +237,7 @@ class Enrolment(unittest.TestCase):
             self.assertGreaterEqual(room, min(hard, 20512) if hard != resource.RLIM_INFINITY else 20512)
             m.wait_until('its agent connected', lambda: other.get('edgenode', 'cloud')['status']['conditions'])
 
-    def test_who_must_not_get_in_does_not(self):
+    def test_invalid_tokens_and_requests_are_refused(self):
         # A revoked token is refused. No token is made for an output file that exists already.
         path, token = self.token('line7')
         refused = self.varda.varda('join-token', '--node', 'line7', '-o', str(path), check=False)
@@ -288,7 +288,7 @@ class Enrolment(unittest.TestCase):
         with self.assertRaises((OSError, http.client.HTTPException)):
             self.post('/gateway/v1/renew', json.dumps({'csr': csr}), own)
 
-    def test_one_in_the_middle_learns_nothing_and_a_lost_device_is_shut_out(self):
+    def test_false_gateway_gets_no_secret_and_revoked_node_is_refused(self):
         with m.Machine(self.work / 'other', nodes=['cloud=cloud']) as other:
             elsewhere = self.start(other)
             path, token = self.token('line7')
@@ -309,7 +309,7 @@ class Enrolment(unittest.TestCase):
         self.wait_connected('line7')
 
 
-class AgentsOfADaemonSet(unittest.TestCase):
+class DaemonSetAgents(unittest.TestCase):
     """Gateways beside an API server, and agents in Pods that the cluster started. The agents share
     a token."""
     LABELS = {'app.kubernetes.io/name': 'varda', 'app.kubernetes.io/component': 'agent'}
@@ -399,7 +399,7 @@ class AgentsOfADaemonSet(unittest.TestCase):
         self.assertNotEqual(process.wait(m.seconds(120)), 0)
         self.assertIn(text, self.log(name))
 
-    def test_they_enrol_by_themselves_each_as_its_own_node_only(self):
+    def test_each_agent_enrols_only_as_its_own_node(self):
         # All programs start at once, in the wrong order.
         one = self.gateway('gateway1')
         agent = self.agent('line7', 'line7', one, 'line7')
@@ -450,7 +450,7 @@ class AgentsOfADaemonSet(unittest.TestCase):
         for token in (first, second, third):
             self.assertNotIn(token.split('.')[2], logs)
 
-    def test_first_pods_of_a_gateway_are_worth_no_warning(self):
+    def test_first_pods_of_a_gateway_log_no_warning(self):
         self.apply({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'varda-edge'}})
         gateway = self.gateway('gateway')
         token = self.work / 'token'

@@ -112,14 +112,14 @@ class ModelServer(Flood):
     def infer(self, **request):
         return self.ask('POST', '/v2/models/digits/infer', json.dumps(request))
 
-    def test_dimensions_beside_a_zero_take_no_memory(self):
+    def test_zero_dimensions_allocate_no_memory(self):
         for shape in ([0, 150000000], [150000000, 0], [0, 60000, 60000], [0, 2000, 1000, 1000]):
             tensor = {'name': 'images', 'shape': shape, 'datatype': 'FP32', 'data': []}
             status, text = self.grows_by_less_than(16 * MIB, self.process.pid, lambda: self.infer(inputs=[tensor]))
             self.assertEqual(status, 400, text)
             self.assertIn('dimension', text)
 
-    def test_bodies_that_stop_in_the_middle_share_one_budget(self):
+    def test_unfinished_bodies_share_one_memory_budget(self):
         host, port = self.address.split(':')
 
         def attack():
@@ -136,7 +136,7 @@ class ModelServer(Flood):
             self.assertEqual(self.infer(inputs=[{'name': 'images', 'shape': [1, 8, 8], 'datatype': 'FP32', 'data': [0] * 64}])[0], 200)
         self.grows_by_less_than(160 * MIB, self.process.pid, attack)
 
-    def test_stalled_bodies_give_way(self):
+    def test_stalled_bodies_are_evicted(self):
         host, port = self.address.split(':')
         stalled = []
         for source, count in (('127.0.0.2', 31 * MIB), ('127.0.0.2', 31 * MIB), ('127.0.0.3', 2 * MIB - 65536)):
@@ -154,7 +154,7 @@ class ModelServer(Flood):
             status, text = self.infer(inputs=[{'name': 'images', 'shape': [300, 8, 8], 'datatype': 'FP32', 'data': [0.125] * 19200}])
             self.assertEqual(status, 200, text)
 
-    def test_half_requests_give_way(self):
+    def test_unfinished_requests_are_evicted(self):
         host, port = self.address.split(':')
         for half in (b'G', b'POST /v2/models/digits/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789'):
             connections = self.half_done((host, int(port)), LIVE + half)
@@ -162,7 +162,7 @@ class ModelServer(Flood):
                 self.assertEqual(self.tried('/v2/health/live'), 200)
             self.assertTrue(any(map(self.closed_without_408, connections)), 'all ended by time-outs')
 
-    def test_trees_of_json_stay_small(self):
+    def test_large_json_arrays_use_little_memory(self):
         zeros = '[' + '0,' * (8 * MIB) + '0]'
         try:
             status = self.ask('POST', '/v2/repository/index', zeros)[0]
@@ -175,7 +175,7 @@ class ModelServer(Flood):
                      '{"more":%s,"inputs":[%s]}' % (zeros, tensor % '')):
             self.grows_by_less_than(160 * MIB, self.process.pid, lambda: self.ask('POST', '/v2/models/digits/infer', body))
 
-    def test_silent_connections_give_way(self):
+    def test_silent_connections_are_evicted(self):
         host, port = self.address.split(':')
         self.silent((host, int(port)), 500)
         for _ in range(3):
@@ -217,36 +217,36 @@ class ApiServer(Flood):
         except m.Failed:
             return False
 
-    def test_aliases_of_long_strings_stay_small(self):
+    def test_aliases_of_long_strings_use_little_memory(self):
         for anchor, names in (('"%s"' % ('x' * 100_000), 4000), ('{k: "%s"}' % ('x' * 10_000), 30_000)):
             body = 'apiVersion: authorization.k8s.io/v1\nkind: SelfSubjectAccessReview\nspec: {a: &a %s, b: [%s]}\n' % (
                 anchor, ','.join(['*a'] * names))
             status, _ = self.grows_by_less_than(80 * MIB, self.pid, lambda: self.post(REVIEW, body, 'application/yaml'))
             self.assertEqual(status, 400)
 
-    def test_repeated_and_unknown_names_below_a_long_key_stay_small(self):
+    def test_many_names_below_a_long_key_use_little_memory(self):
         for members in (','.join(['"a":1'] * 20_000), ','.join('"n%d":1' % i for i in range(20_000))):
             body = '{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"%s":{%s}}}' % ('k' * 100_000, members)
             self.grows_by_less_than(80 * MIB, self.pid, lambda: self.post(REVIEW, body, 'application/json'))
 
-    def test_large_protobuf_maps_are_quick(self):
+    def test_large_protobuf_maps_are_refused_quickly(self):
         entries = b''.join(field(12, field(1, b'k%d' % i) + field(2, b'v')) for i in range(80_000))
         unknown = field(1, field(1, b'v1') + field(2, b'ConfigMap')) + field(2, field(1, field(1, b'many') + entries))
         status, text = self.post('/api/v1/namespaces/default/configmaps', b'k8s\x00' + unknown, 'application/vnd.kubernetes.protobuf')
         self.assertIn(status, (413, 422), text[:500])
         self.assertTrue(self.answered())
 
-    def test_silent_connections_give_way(self):
+    def test_silent_connections_are_evicted(self):
         self.half_done(self.address, b'', self.tls)
         for _ in range(3):
             m.wait_until('another client is answered', self.answered)
 
-    def test_half_requests_give_way(self):
+    def test_unfinished_requests_are_evicted(self):
         self.half_done(self.address, LIVE + b'G', self.tls)
         for _ in range(3):
             m.wait_until('another client is answered', self.answered)
 
-    def test_half_handshakes_give_way(self):
+    def test_unfinished_handshakes_are_evicted(self):
         self.half_done(self.address, b'\x16\x03\x01')
         for _ in range(3):
             m.wait_until('another client is answered', self.answered)

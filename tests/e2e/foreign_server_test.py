@@ -79,7 +79,7 @@ class ForeignServer(unittest.TestCase):
     def target(self, name, version):
         self.varda.kubectl('patch', 'inferencemodel', name, '--type=merge', '-p', json.dumps({'spec': {'targetVersion': version}}))
 
-    def test_versions_change_at_the_edge_without_a_failed_request(self):
+    def test_edge_versions_switch_without_a_failed_request(self):
         self.apply('faces', 'edge', '3', node='edge0')
         client = Predictions(self.varda.ready('faces', '3')['status']['url'], 'faces')
         try:
@@ -108,7 +108,7 @@ class ForeignServer(unittest.TestCase):
         self.assertEqual(client.errors, [])
         self.assertGreater(client.count, 10)
 
-    def test_another_archive_under_the_name_that_serves_is_served(self):
+    def test_new_archive_of_the_served_version_is_loaded(self):
         self.apply('other', 'edge', '3', node='edge0')
         client = Predictions(self.varda.ready('other', '3')['status']['url'], 'other')
         try:

@@ -99,7 +99,7 @@ class Gateway(unittest.TestCase):
         with contextlib.closing(connection):
             return response.status, response.read().decode(errors='replace')
 
-    def test_a_model_is_served_on_a_node_that_reaches_the_gateway_alone_through_a_kill_of_the_control_plane(self):
+    def test_node_behind_a_gateway_serves_despite_control_plane_kill(self):
         www = self.work / 'www'
         www.mkdir()
         files = m.FileServer(www)
@@ -149,7 +149,7 @@ class Gateway(unittest.TestCase):
         self.assertTrue(client.one(), client.samples)
         self.assertEqual(client.samples[-1][3], '4')
 
-    def test_nodes_behind_links_that_go_wrong_do_what_is_asked_and_say_so(self):
+    def test_nodes_behind_faulty_links_recover_and_are_reported(self):
         through = ['slow', 'cut', 'flip']  # faults that let requests through
         not_through = ['stall', 'portal', 'down']
         everybody = through + not_through
@@ -206,7 +206,7 @@ class GatewayAlone(unittest.TestCase):
             s.sendall(b'GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
             return b''.join(iter(lambda: s.recv(1 << 16), b'')).decode()
 
-    def test_it_lets_a_node_in_says_whether_it_is_there_and_ends_in_peace(self):
+    def test_standalone_gateway_enrols_nodes_and_reports_connections(self):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
         self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
         self.cluster = m.Machine(self.work / 'cluster')

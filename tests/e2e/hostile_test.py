@@ -130,7 +130,7 @@ class Hostile(unittest.TestCase):
             return last if last and last.get('reason') else None
         return m.wait_until('a failure of ' + name, probe)
 
-    def test_unsafe_archives_and_wrong_layouts_are_refused_with_their_reason(self):
+    def test_unsafe_archives_and_layouts_are_refused_with_a_reason(self):
         for name in ARCHIVES:
             self.apply('a-' + name, 'well', name)
         for name, (_, reason, words) in ARCHIVES.items():
@@ -145,7 +145,7 @@ class Hostile(unittest.TestCase):
         refused = {hashlib.sha256(content).hexdigest() for content, reason, _ in ARCHIVES.values() if reason == 'UnsafeArchive'}
         self.assertEqual(refused & {p.name for p in (data / 'artifacts').iterdir()}, set())
 
-    def test_misbehaving_file_servers_get_a_clear_failure(self):
+    def test_faulty_file_servers_cause_a_clear_failure(self):
         for how, reason, words in (('endless', 'UnsafeArchive', 'larger than'), ('page', 'DownloadFailed', 'HTML'),
                                    ('short', 'DownloadFailed', 'broke'), ('loop', 'DownloadFailed', 'redirects')):
             with self.subTest(server=how):
@@ -154,7 +154,7 @@ class Hostile(unittest.TestCase):
                 self.assertEqual(found['reason'], reason, found)
                 self.assertIn(words, found['message'])
 
-    def test_a_download_that_breaks_is_continued_where_it_broke(self):
+    def test_broken_download_resumes_at_the_same_byte(self):
         self.apply('cut', 'cut', 'cut', port=8090)
         self.varda.ready('cut', '1')
         begins = Files.cuts['cut']

@@ -44,12 +44,12 @@ class Images(unittest.TestCase):
         root = self.work / name
         return {str(path.relative_to(root)): path for path in root.rglob('*')}
 
-    def test_the_programs_run_with_nothing_but_their_image(self):
+    def test_programs_run_with_only_their_image(self):
         for name in ('varda', 'varda-serve'):
             done = subprocess.run(self.enter(name, '/usr/bin/' + name, '--version'), capture_output=True, text=True, env={})
             self.assertRegex(done.stdout, r'^%s \d+\.\d+\.\d+\n$' % name, done.stderr)
 
-    def test_the_model_server_loads_a_model_and_answers(self):
+    def test_model_server_loads_a_model_and_answers(self):
         command = self.enter('varda-serve', '/usr/bin/varda-serve', '--model-repository', '/models', '--http', '127.0.0.1:0')
         models = self.work / 'varda-serve/models/digits'
         models.mkdir(parents=True)
@@ -76,7 +76,7 @@ class Images(unittest.TestCase):
         self.assertTrue(client.one(), client.samples)
         client.close()
 
-    def test_names_are_resolved(self):
+    def test_names_are_resolved_from_the_hosts_file(self):
         """The C library resolves names from /etc/hosts, without other files. A 404 comes from a
         server that was found."""
         hosts = self.work / 'varda/etc/hosts'
@@ -90,13 +90,13 @@ class Images(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn('404', done.stderr)
 
-    def test_the_public_authorities_are_where_openssl_looks(self):
+    def test_public_authorities_are_where_openssl_looks(self):
         for name in ('varda', 'varda-serve'):
             root = self.work / name
             self.assertEqual(os.readlink(root / 'usr/lib/ssl/cert.pem'), '/etc/ssl/certs/ca-certificates.crt')
             self.assertIn('BEGIN CERTIFICATE', (root / 'etc/ssl/certs/ca-certificates.crt').read_text())
 
-    def test_there_is_no_shell_and_every_library_has_its_licence(self):
+    def test_images_have_no_shell_and_a_licence_for_every_library(self):
         for name in ('varda', 'varda-serve'):
             files = self.files(name)
             self.assertEqual([p for p in files if p.startswith('usr/bin/')], ['usr/bin/' + name])
@@ -111,7 +111,7 @@ class Images(unittest.TestCase):
             for needed in ('varda', 'libc6', 'libssl3', 'libstdc++6', 'ca-certificates') + (('onnxruntime',) if name == 'varda-serve' else ('libarchive13', 'libsqlite3-0')):
                 self.assertIn('usr/share/doc/%s/copyright' % needed, files)
 
-    def test_the_same_sources_make_the_same_tree(self):
+    def test_equal_sources_give_equal_trees(self):
         for name in ('one', 'another'):
             self.make('varda-serve', self.work / name)
             self.addCleanup(shutil.rmtree, self.work / name)

@@ -73,7 +73,7 @@ class ClosedService(unittest.TestCase):
         self.apply(*({'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': name}, 'stringData': {'token': token}}
                      for name, token in secrets.items()))
 
-    def test_tiers_and_clients_meet_over_tls_with_a_token(self):
+    def test_tiers_and_clients_use_tls_and_a_token(self):
         security = {'tls': True, 'tokenSecretName': 'digits-token'}
         self.apply(j.service('digits', 'digits-small', 'digits-big', 'AlwaysCloud', deadline='30s', security=security))
         status = j.ready(self.varda, 'digits')
@@ -99,7 +99,7 @@ class ClosedService(unittest.TestCase):
             {'spec': {'edgeWorker': {'hardExampleMining': j.mining('NeverCloud')}}}))
         m.wait_until('the edge answers', lambda: {a.tier for a in j.answers(client.all_once())} == {'edge'})
 
-    def test_a_tier_that_refuses_the_token_is_named_and_the_edge_answers(self):
+    def test_tier_that_refuses_the_token_is_named_and_the_edge_answers(self):
         closed = {'tls': True, 'tokenSecretName': 'other-token'}
         self.tokens(**{'other-token': 'something else'})
         self.apply(m.inference_model('shared', 'cloud', [('1', *self.archives['big'])], '1', security=closed))

@@ -100,7 +100,7 @@ def reasons(answers):
 
 
 class Link(unittest.TestCase):
-    def test_every_fault_of_the_link_is_answered_by_the_edge_and_ends_with_it(self):
+    def test_edge_answers_during_a_link_fault_and_the_cloud_afterwards(self):
         pair = Pair(self)
         # Every fault may also read as a timeout: two busy cores can miss the deadline.
         for fault, wanted in (('down', {'Unreachable', 'BreakerOpen', 'Timeout'}),
@@ -118,7 +118,7 @@ class Link(unittest.TestCase):
                 pair.counters()
         pair.end()
 
-    def test_link_that_is_later_than_the_deadline_is_answered_by_the_edge(self):
+    def test_edge_answers_if_the_link_is_slower_than_the_deadline(self):
         pair = Pair(self, deadline_ms=450)
         pair.link.set('slow')  # 300 ms in each direction
         pair.edge_answers('slow')
@@ -127,7 +127,7 @@ class Link(unittest.TestCase):
         pair.whole('the cloud is in time again')
         self.assertLessEqual(reasons(pair.end()), {'Timeout', 'BreakerOpen', 'InFlightLimit', 'Unreachable'})
 
-    def test_connections_that_break_within_messages_lose_nothing(self):
+    def test_connections_that_break_within_messages_fail_no_request(self):
         pair = Pair(self)
         pair.link.set('cut')
         since = time.monotonic()
@@ -150,7 +150,7 @@ class Kill(unittest.TestCase):
             pair.counters()
         pair.end()
 
-    def test_kill_of_the_edge_server_fails_only_what_nobody_could_answer(self):
+    def test_kill_of_the_edge_server_fails_only_requests_in_flight(self):
         pair = Pair(self, fronted=True)
         instance = pair.statistics()['instance']
         j.wait_for_tier(pair.load, 'cloud')
@@ -208,7 +208,7 @@ class Packets(unittest.TestCase):
         self.assertEqual(self.inside.returncode, 0, self.inside.stderr)
         return True
 
-    def test_packets_that_vanish_are_answered_by_the_edge_until_they_arrive(self):
+    def test_edge_answers_while_packets_are_dropped(self):
         if self.done_inside():
             return
         pair = self.pair
@@ -218,7 +218,7 @@ class Packets(unittest.TestCase):
         pair.whole('packets arrive again')
         self.assertLessEqual(reasons(pair.end()), {'Timeout', 'BreakerOpen', 'InFlightLimit', 'Unreachable'})
 
-    def test_link_that_loses_every_fifth_packet_fails_no_request(self):
+    def test_loss_of_every_fifth_packet_fails_no_request(self):
         if self.done_inside():
             return
         pair = self.pair

@@ -10,7 +10,7 @@ POLICY = 'CrossEntropy', 0.7
 
 
 class Kills(unittest.TestCase):
-    def test_kills_fail_no_request_that_could_be_answered_and_lose_no_count(self):
+    def test_kills_fail_no_answerable_request_and_lose_no_count(self):
         work = pathlib.Path(tempfile.mkdtemp(prefix='varda-joint-'))
         self.addCleanup(shutil.rmtree, work, ignore_errors=True)
         (work / 'www').mkdir()

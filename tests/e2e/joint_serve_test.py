@@ -166,7 +166,7 @@ class JointServe(unittest.TestCase):
     def told(self):
         return j.statistics(self.edge.url, 'digits')
 
-    def test_two_servers_are_one_model_and_as_right_as_they_were_trained_to_be(self):
+    def test_two_servers_are_one_model_with_the_expected_accuracy(self):
         self.joined(self.cloud.url, 'CrossEntropy', 0.5)
         self.assertEqual(j.hard_and_right(self.client().all_once(), LABELS), j.expected('CrossEntropy', 0.5))
         self.assertEqual(j.hard_and_right(self.client(BinaryClient).all_once(), LABELS), j.expected('CrossEntropy', 0.5), 'tensors in binary')
@@ -180,7 +180,7 @@ class JointServe(unittest.TestCase):
         self.assertIn('varda_joint_inferences_total{model="digits"}', metrics)
         self.assertIn('varda_joint_seconds_count{model="digits",tier="cloud"}', metrics)
 
-    def test_names_are_looked_up_in_files_replaced_by_a_rename(self):
+    def test_names_are_resolved_in_replaced_hosts_files(self):
         if subprocess.run(['unshare', '-mr', 'true'], capture_output=True).returncode != 0:
             self.skipTest('no private mounts on this machine (user namespaces are off)')
         etc = self.work / 'etc'
@@ -218,13 +218,13 @@ class JointServe(unittest.TestCase):
                 proxy.fault = 'none'
         self.assertEqual(m.failures(client.samples), [])
 
-    def test_broken_answers_of_the_tier_above_cost_no_request(self):
+    def test_broken_answers_of_the_cloud_fail_no_request(self):
         self.faults({'500': 'Failed', 'html': 'Failed', 'reset': 'Failed', 'garbage': 'Unreachable', 'close': 'Unreachable'}, self.joint_file)
 
-    def test_slow_answers_of_the_tier_above_cost_no_request(self):
+    def test_slow_answers_of_the_cloud_fail_no_request(self):
         self.faults({f: 'Timeout' for f in ('mute', 'late', 'trickle')}, lambda *args: j.joint_file(*args, deadline_ms=120000, cloud_deadline_ms=400))
 
-    def test_tier_killed_under_load_costs_no_request_and_comes_back(self):
+    def test_killed_cloud_under_load_fails_no_request_and_recovers(self):
         # a stable address in front of the changing port of the server
         link = faulty_link.FaultyLink(self.cloud.port)
         self.addCleanup(link.close)
@@ -244,7 +244,7 @@ class JointServe(unittest.TestCase):
         self.assertEqual(m.failures(samples), [])
         self.assertTrue(any(a.fallback for a in j.answers(samples)))
 
-    def test_policies_addresses_and_versions_change_under_load_without_a_failed_request(self):
+    def test_policy_address_and_version_changes_fail_no_request(self):
         self.joined(self.cloud.url, 'CrossEntropy', 0.7)
         shutil.copytree(m.DIGITS / 'models/4', self.edge.model / '4')
         load = m.Load(self.edge.url, 'digits', IMAGES, clients=3, kind=j.Client)
@@ -264,7 +264,7 @@ class JointServe(unittest.TestCase):
         m.wait_until('the problem is reported', lambda: self.told().get('problem'))
         self.assertEqual(m.failures(load.stop()), [])
 
-    def test_policy_that_the_model_cannot_serve_is_told_in_the_index(self):
+    def test_mismatched_policy_is_reported_in_the_index(self):
         self.joined(self.cloud.url, 'EdgeOnly')
         self.edge.write('joint.json', json.dumps(dict(json.loads(j.joint_file(self.cloud.url, 'EdgeOnly')), tiers=[
             {'name': 'edge', 'policy': {'name': 'IBT', 'parameters': {}}}, {'name': 'cloud', 'url': self.cloud.url, 'model': 'digits-big'}])))
@@ -276,7 +276,7 @@ class JointServe(unittest.TestCase):
         self.assertEqual(index[0]['version'], '4')
         self.assertTrue(self.client().one(), 'the old version serves')
 
-    def test_server_that_is_told_to_end_gives_the_best_answer_it_has(self):
+    def test_stopping_server_returns_its_best_answer(self):
         proxy = FaultyServer(self.cloud.address)
         self.addCleanup(proxy.close)
         self.joined(proxy.url, 'CloudOnly')
@@ -293,7 +293,7 @@ class JointServe(unittest.TestCase):
         answer = j.answers(client.samples)[-1]
         self.assertEqual((answer.tier, answer.fallback), ('edge', 'cloud: Failed'), client.samples[-1])
 
-    def test_clients_that_hang_up_while_the_cloud_is_frozen_free_their_places(self):
+    def test_clients_that_hang_up_free_places_while_the_cloud_hangs(self):
         proxy = FaultyServer(self.cloud.address)
         self.addCleanup(proxy.close)
         self.edge.write('joint.json', json.dumps(dict(json.loads(self.joint_file(proxy.url, 'CloudOnly')), inFlightMax=2)))
@@ -327,7 +327,7 @@ class JointServe(unittest.TestCase):
         c.request('POST', '/v2/models/digits/infer', body=body)
         return c.sock
 
-    def test_degraded_is_known_without_a_request_and_the_server_drains(self):
+    def test_degraded_state_needs_no_request_and_the_server_drains(self):
         self.joined(self.cloud.url, 'CloudOnly')
         m.wait_until('the cloud is known', lambda: self.told()['tiers'][1]['state'] == 'Ready')
         self.cloud.kill()

@@ -104,7 +104,7 @@ class Specs(unittest.TestCase):
     def apply(self, given, **kw):
         return self.varda.kubectl('apply', '-f', '-', input=json.dumps(given), **kw)
 
-    def test_a_bad_spec_is_refused_with_the_field_and_what_is_expected(self):
+    def test_invalid_spec_is_refused_with_field_and_expectation(self):
         for written, wrong in REFUSED:
             with self.subTest(wrong=wrong):
                 done = self.apply(written, check=False)
@@ -116,7 +116,7 @@ class Specs(unittest.TestCase):
                     self.assertIsNotNone(line, '%s: %s\n%s' % (field, said, done.stderr))
         self.assertEqual(self.varda.get('jis')['items'], [])
 
-    def test_a_change_to_a_bad_spec_is_refused_and_the_good_one_stays(self):
+    def test_invalid_change_is_refused_and_the_old_spec_stays(self):
         self.addCleanup(self.varda.kubectl, 'delete', 'jis', '--all')
         self.apply(service())
         patch = {'spec': {'edgeWorker': {'hardExampleMining': {'parameters': [{'key': 'threshold_cross_entropy', 'value': '8'}]}}}}
@@ -128,7 +128,7 @@ class Specs(unittest.TestCase):
         patch['spec']['edgeWorker']['hardExampleMining']['parameters'][0]['value'] = '0.6'
         self.varda.kubectl('patch', 'jis', 'digits', '--type=merge', '-p', json.dumps(patch))
 
-    def test_what_people_write_is_taken_in_either_spelling_and_kept_as_written(self):
+    def test_both_spellings_of_a_worker_are_accepted_and_kept(self):
         self.addCleanup(self.varda.kubectl, 'delete', 'jis', '--all')
         for name, kept in {'worker_spec': ('example', 'workerSpec'), 'template': ('helmets', 'template'), 'models': ('digits', None)}.items():
             self.varda.kubectl('apply', '-f', str(EXAMPLES / (name + '.yaml')))
@@ -151,7 +151,7 @@ class Specs(unittest.TestCase):
         self.assertTrue(wide[1].startswith('digits'), wide)
         self.assertIn('jointinferenceservice.sedna.io/digits', self.varda.kubectl('get', 'edgeai', '-o', 'name'))
 
-    def test_the_schema_explains_itself(self):
+    def test_kubectl_explain_describes_the_fields(self):
         served = json.loads(self.varda.kubectl('get', '--raw', '/openapi/v3/apis/sedna.io/v1alpha1'))
         described = [x for x in served['components']['schemas'] if x.endswith('.JointInferenceService')]
         self.assertEqual(len(described), 1)

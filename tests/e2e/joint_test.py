@@ -96,7 +96,7 @@ class JointInference(unittest.TestCase):
                 out.setdefault('errors_total', {})[key | {('reason', reason)}] = count
         return out
 
-    def test_two_models_are_one_endpoint_that_no_change_interrupts(self):
+    def test_service_of_two_models_fails_no_request_during_changes(self):
         # only a fault takes so long
         self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7, deadline='30s'))
         status = j.ready(self.varda, 'digits')
@@ -154,7 +154,7 @@ class JointInference(unittest.TestCase):
         self.nothing_left()
         m.wait_until('no metrics of it', lambda: not self.metrics())
 
-    def test_three_tiers_from_a_device_and_a_model_that_serves_already(self):
+    def test_three_tiers_include_a_device_and_an_existing_model(self):
         self.apply(m.inference_model('shared', 'cloud', [('1', *self.archives['big'])], '1'))
         tiers = [{'name': 'device', 'model': {'name': 'digits-small'}, 'layer': 'device', 'policy': j.mining('CrossEntropy', 0.7)},
                  {'name': 'edge', 'model': {'name': 'digits-big'}, 'nodeName': 'edge0', 'policy': j.mining('NeverCloud')},
@@ -175,7 +175,7 @@ class JointInference(unittest.TestCase):
         self.nothing_left()
         self.varda.ready('shared', '1')
 
-    def test_workers_of_users_find_each_other_and_their_counts_are_told(self):
+    def test_user_workers_reach_each_other_and_counts_are_reported(self):
         def worker(image):
             return {'containers': [{'name': 'worker', 'image': image, 'imagePullPolicy': 'IfNotPresent', 'ports': [{'containerPort': m.free_port()}]}]}
         spec = {'edgeWorker': {'model': {'name': 'digits-small'}, 'nodeName': 'edge0', 'hardExampleMining': j.mining('CrossEntropy', 0.5),
@@ -215,7 +215,7 @@ class JointInference(unittest.TestCase):
         self.varda.kubectl('delete', 'jis', 'bright')
         self.nothing_left('bright')
 
-    def test_what_is_wrong_is_told_until_it_is_right(self):
+    def test_each_problem_is_reported_until_fixed(self):
         self.apply(j.service('digits', 'nothing', 'digits-big', 'CrossEntropy', 0.7, node='edge9'))
         self.assertIn('nothing', self.condition('Ready', 'False', 'ModelNotFound')['message'])
         m.wait_until('an event', lambda: 'ModelNotFound' in self.events())

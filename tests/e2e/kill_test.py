@@ -60,7 +60,7 @@ class Writer(threading.Thread):
 
 
 class Kills(unittest.TestCase):
-    def test_sigkill_at_seeded_moments_loses_doubles_and_leaks_nothing(self):
+    def test_seeded_kills_lose_duplicate_and_leak_nothing(self):
         rng = random.Random(SEED)
         work = pathlib.Path(tempfile.mkdtemp(prefix='varda-kill-'))
         self.addCleanup(shutil.rmtree, work, ignore_errors=True)

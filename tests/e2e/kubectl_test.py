@@ -39,7 +39,7 @@ class Verbs(unittest.TestCase):
             found[version] = [wrong for wrong in map(talk.run, talk.steps()) if wrong]
         return found
 
-    def test_session_of_every_kubectl_installed_here(self):
+    def test_every_installed_kubectl_completes_its_session(self):
         kubectls = sorted(session.kubectls().items())
         self.assertTrue(kubectls, 'no kubectl: make deps')
         # Two servers are used because kubectl lists every API group it knows. `api-resources` fails
@@ -56,7 +56,7 @@ class Verbs(unittest.TestCase):
             with self.subTest(kubectl='%d.%d' % version):
                 self.assertEqual(wrong, [], '\n'.join(wrong))
 
-    def test_pods_run_and_speak(self):
+    def test_kubectl_handles_pods_logs_deployments_and_watches(self):
         kubectl = m.KUBECTL
         run = lambda *a, **k: self.varda.run([kubectl, '--cache-dir', str(self.work / 'cache'), *a], **k)  # noqa: E731
         run('create', '-f', '-', input=json.dumps(CONFIG))
@@ -92,7 +92,7 @@ class Verbs(unittest.TestCase):
         run('delete', 'pod', 'talker')
         self.assertIn('NotFound', run('get', 'pod', 'talker', check=False).stderr)
 
-    def test_vardas_own_verbs(self):
+    def test_varda_verbs_work_like_kubectl(self):
         v = self.varda.varda
         self.assertIn('configmap/settings created', v('apply', '-f', '-', input=json.dumps(CONFIG)))
         self.assertIn('configmap/settings unchanged', v('apply', '-f', '-', input=json.dumps(CONFIG)))
@@ -111,7 +111,7 @@ class Verbs(unittest.TestCase):
         self.assertIn('edge0', v('get', 'edgenodes'))
         v('doctor')
 
-    def test_errors_say_what_to_do_next(self):
+    def test_errors_name_the_problem_and_the_remedy(self):
         def fails(*args, **kw):
             done = self.varda.run([m.VARDA, *args], check=False, **kw)
             self.assertNotEqual(done.returncode, 0, args)

@@ -48,7 +48,7 @@ class Loads(unittest.TestCase):
         self.addCleanup(load.stopping.set)
         return load
 
-    def test_answers_that_say_nothing_are_failed_samples_and_the_client_goes_on(self):
+    def test_invalid_answers_are_failed_samples(self):
         wrong = {'no output of the name': {'outputs': []}, 'no outputs': {}, 'a list': [], 'no number': {'outputs': [{'name': 'probabilities', 'data': [None, 1]}]},
                  'asked is a number': {**GOOD, 'parameters': {'asked': 3}}, 'no JSON': b'<html>', 'no UTF-8': b'"\xff"', 'nothing': b''}
         client = j.Client(self.url, 'm', [[0, 1]])
@@ -66,14 +66,14 @@ class Loads(unittest.TestCase):
         self.assertTrue(client.one(), client.samples[-1])
         self.assertEqual((len(m.failures(client.samples)), j.answers(client.samples)), (len(wrong) + 1, [j.Answer(0, 1, 'edge', False, [], None, '1')]))
 
-    def test_wrong_answers_under_load_are_told_when_it_ends(self):
+    def test_wrong_answers_under_load_are_reported_at_its_end(self):
         load = self.load()
         m.wait_until('good ones', lambda: j.answers(load.samples()))
         self.server.says = ({},)
         m.wait_until('each client has failed and gone on', lambda: all(len(m.failures(list(c.samples))) > 1 for c in load.clients))
         self.assertTrue(m.failures(load.stop()))
 
-    def test_client_that_ends_by_itself_fails_the_load(self):
+    def test_client_that_ends_early_fails_the_load(self):
         class Mortal(j.Client):
             def one(self):
                 raise KeyError('gone')
@@ -82,7 +82,7 @@ class Loads(unittest.TestCase):
         with self.assertRaisesRegex(m.Failed, "(?s)ended by itself.*KeyError: 'gone'"):
             load.stop()
 
-    def test_request_that_hangs_fails_the_load(self):
+    def test_hanging_request_fails_the_load(self):
         class Patient(j.Client):
             def ask(self):
                 released.wait()
@@ -92,7 +92,7 @@ class Loads(unittest.TestCase):
         with unittest.mock.patch.object(m, 'REQUEST_SECONDS', 0.1), self.assertRaisesRegex(m.Failed, '2 of 2 clients still wait'):
             load.stop()
 
-    def test_request_that_is_never_answered_is_a_failed_sample(self):
+    def test_unanswered_request_is_a_failed_sample(self):
         self.server.released.clear()
         client = j.Client(self.url, 'm', [[0, 1]])
         client.prepare()

@@ -91,7 +91,7 @@ class ModelLife(unittest.TestCase):
     def agents(self, node):
         return [p for p, c in self.varda.processes().items() if ' agent ' in c and '--node %s ' % node in c]
 
-    def test_each_way_to_have_no_node_has_its_own_reason(self):
+    def test_each_cause_of_a_missing_node_has_its_reason(self):
         self.apply('a1', 'edge', self.entries, '3', nodeSelector={'no': 'where'})
         self.apply('a2', 'edge', self.entries, '3', nodeSelector={'node-role.kubernetes.io/edge': ''})
         self.apply('a3', 'edge', self.entries, '3', node='edge9')
@@ -104,7 +104,7 @@ class ModelLife(unittest.TestCase):
         self.assertEqual(self.varda.ready('a1', '3')['status']['node'], 'edge1')
         self.varda.kubectl('label', 'node', 'edge1', 'no-')
 
-    def test_another_archive_under_the_name_that_serves_is_served(self):
+    def test_new_archive_of_the_served_version_is_loaded(self):
         self.apply('b', 'edge', self.entries, '3', node='edge0')
         self.varda.ready('b', '3')
         self.apply('b4', 'edge', self.entries, '4', node='edge1')
@@ -121,7 +121,7 @@ class ModelLife(unittest.TestCase):
         self.condition('b', 'Ready', status='True')
         self.assertEqual(self.scores('b'), four)
 
-    def test_version_taken_out_of_the_manifest_serves_until_the_next_one_does(self):
+    def test_version_removed_from_the_manifest_serves_until_replaced(self):
         self.apply('c', 'edge', self.entries, '3', node='edge0')
         self.varda.ready('c', '3')
         self.patch('c', manifest=self.manifest(('5', self.entries[1][1], 'd' * 64)), targetVersion='5')
@@ -131,7 +131,7 @@ class ModelLife(unittest.TestCase):
         self.patch('c', manifest=self.manifest(('5', self.entries[1][1], self.entries[1][2])))
         self.varda.ready('c', '5')
 
-    def test_changed_port_name_framework_and_image_do_the_right_thing(self):
+    def test_changes_of_port_framework_image_and_name_take_effect(self):
         self.apply('d', 'edge', self.entries, '3', node='edge0', port=8090)
         self.varda.ready('d', '3')
         self.patch('d', servingPort=8091)
@@ -150,7 +150,7 @@ class ModelLife(unittest.TestCase):
             return m.Client(self.varda.ready('d', '3')['status']['url'], 'renamed', []).metadata()
         m.wait_until('the other name', answers_as_renamed)
 
-    def test_node_that_hangs_is_unreachable_and_keeps_the_last_report(self):
+    def test_hanging_node_is_unreachable_and_keeps_its_last_report(self):
         self.apply('e', 'edge', self.entries, '3', node='edge0')
         status = self.varda.ready('e', '3')['status']
         agent = self.agents('edge0')[0]
@@ -164,7 +164,7 @@ class ModelLife(unittest.TestCase):
             os.kill(agent, signal.SIGCONT)
         self.condition('e', 'Ready', status='True')
 
-    def test_long_download_tells_how_far_it_is(self):
+    def test_long_download_reports_its_progress(self):
         folder, archive = self.work / 'big', self.work / 'www/big.tar.gz'
         shutil.copytree(m.DIGITS / 'models/3', folder)
         (folder / 'noise.bin').write_bytes(os.urandom(2 << 20))
@@ -198,7 +198,7 @@ class ModelLife(unittest.TestCase):
         """The EdgeNode's report about the first version of a model."""
         return next(model for model in self.varda.get('edgenode', node)['status']['models'] if model['key'] == key)['versions'][0]
 
-    def test_wrong_digest_in_the_cloud_tells_both_digests(self):
+    def test_wrong_digest_in_the_cloud_reports_both_digests(self):
         wrong = ('5', self.entries[0][1], 'c' * 64)
         self.apply('f', 'cloud', self.entries + [wrong], '3')
         self.varda.ready('f', '3')
@@ -210,7 +210,7 @@ class ModelLife(unittest.TestCase):
         self.patch('f', targetVersion='4')
         self.varda.ready('f', '4')
 
-    def test_models_of_one_name_in_two_namespaces_are_strangers(self):
+    def test_models_of_one_name_in_two_namespaces_are_independent(self):
         self.varda.kubectl('create', 'namespace', 'team')
         self.apply('g', 'edge', self.entries, '3', node='edge0', port=8092)
         other = m.inference_model('g', 'edge', self.entries, '4', node='edge0', port=8093)

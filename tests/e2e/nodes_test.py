@@ -17,7 +17,7 @@ class Nodes(unittest.TestCase):
     def names(self, kind):
         return [o['metadata']['name'] for o in self.varda.get(kind)['items']]
 
-    def test_node_that_is_declared_no_more_is_gone_with_its_pods_and_comes_back_when_declared(self):
+    def test_undeclared_node_is_removed_and_returns_when_declared(self):
         (self.work / 'www').mkdir()
         files = m.FileServer(self.work / 'www')
         self.addCleanup(files.stop)
@@ -41,7 +41,7 @@ class Nodes(unittest.TestCase):
         # the port.
         self.assertEqual([c['restartCount'] for p in self.varda.pods() for c in p['status']['containerStatuses']], [0])
 
-    def test_store_that_cannot_be_read_is_left_alone_and_the_error_says_what_to_do(self):
+    def test_unreadable_store_is_kept_and_the_error_gives_advice(self):
         self.varda.up()
         self.varda.down()
         store = self.varda.dir / 'store.db'

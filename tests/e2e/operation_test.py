@@ -146,7 +146,7 @@ def audit_events(path):
 
 
 class Resume(unittest.TestCase):
-    def test_sigkill_under_load_costs_no_watcher_an_event_and_no_client_a_list(self):
+    def test_kill_under_load_loses_no_watch_event_and_no_list(self):
         with m.Machine(nodes=['cloud=cloud', 'edge0=edge']) as varda:
             audit = varda.dir / 'audit.jsonl'
             varda.up('--audit-log', audit)
@@ -238,7 +238,7 @@ class Resume(unittest.TestCase):
             status, answer = api('GET', MAPS + '?resourceVersionMatch=Exact&resourceVersion=%d' % version)
             self.assertEqual((status, answer['reason']), (410, 'Expired'))
 
-    def test_a_followed_log_ends_whole_when_varda_goes_down(self):
+    def test_followed_log_ends_cleanly_when_varda_goes_down(self):
         with m.Machine(nodes=['edge0=edge']) as varda:
             varda.up('--image', 'shell=/bin/sh')
             pod = {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'talk'}, 'spec': {'nodeName': 'edge0', 'containers': [
@@ -260,7 +260,7 @@ class Resume(unittest.TestCase):
 
 
 class Upgrade(unittest.TestCase):
-    def test_a_directory_of_the_first_format_is_brought_up_and_goes_on(self):
+    def test_data_directory_of_the_first_format_is_upgraded(self):
         work = pathlib.Path(tempfile.mkdtemp(prefix='varda-upgrade-'))
         self.addCleanup(shutil.rmtree, work, ignore_errors=True)
         with tarfile.open(FIXTURES / 'data-directory-1.tar.gz') as tar:
@@ -321,7 +321,7 @@ class Backup(unittest.TestCase):
         self.assertEqual([p.name for p in self.work.iterdir() if p.name.startswith(directory.name)], [])
         return done.stderr
 
-    def test_a_backup_under_load_is_one_snapshot_that_comes_back_elsewhere(self):
+    def test_backup_under_load_is_one_snapshot_and_can_be_restored(self):
         out = self.work / 'out'
         out.mkdir()
         file = out / 'backup.tar.zst'
@@ -428,7 +428,7 @@ class Backup(unittest.TestCase):
 
 
 class Tokens(unittest.TestCase):
-    def test_a_rotated_token_ends_the_former_one_while_everything_runs(self):
+    def test_rotated_token_replaces_the_former_one_at_runtime(self):
         work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
         self.addCleanup(shutil.rmtree, work, ignore_errors=True)
         with m.Machine(work / 'tokens', nodes=['edge0=edge']) as varda:
@@ -458,7 +458,7 @@ class Tokens(unittest.TestCase):
 
 
 class FullDisk(unittest.TestCase):
-    def test_reading_and_deleting_go_on_and_writing_comes_back_with_the_room(self):
+    def test_full_disk_allows_reads_and_deletions_and_writes_resume(self):
         if subprocess.run(['unshare', '-mr', 'true'], capture_output=True).returncode != 0:
             self.skipTest('no private mounts on this machine (user namespaces are off)')
         work = pathlib.Path(tempfile.mkdtemp(prefix='varda-full-'))

@@ -97,7 +97,7 @@ class Operator(unittest.TestCase):
     def lease(self):
         return self.cluster.get('-n', 'kube-system', 'lease', 'varda-operator')['spec']
 
-    def test_a_leader_that_is_killed_is_followed_by_the_other(self):
+    def test_killed_leader_is_replaced(self):
         both = [self.start('one', *SHORT), self.start('two', *SHORT)]
         m.wait_until('one leads', lambda: sum(o.leads() for o in both) == 1)
         m.wait_until('the other waits', lambda: sum(bool(o.said('another leads, waiting for the lease')) for o in both) == 1)
@@ -116,7 +116,7 @@ class Operator(unittest.TestCase):
         self.assertNotEqual(then['holderIdentity'], first['holderIdentity'])
         self.assertEqual(then['leaseTransitions'], first['leaseTransitions'] + 1)
 
-    def test_a_leader_that_ends_in_peace_gives_the_lease_up(self):
+    def test_stopped_leader_releases_the_lease(self):
         leader = self.start('one', *LONG)
         m.wait_until('it leads', leader.leads)
         other = self.start('two', *LONG)
@@ -128,7 +128,7 @@ class Operator(unittest.TestCase):
         events = self.cluster.get('-n', 'kube-system', 'events')['items']
         self.assertEqual(sum(e['reason'] == 'LeaderElection' and e['involvedObject']['name'] == 'varda-operator' for e in events), 2)
 
-    def test_a_leader_that_cannot_reach_the_server_ends_with_an_error(self):
+    def test_leader_without_a_server_ends_with_an_error(self):
         leader = self.start('one', *SHORT)
         m.wait_until('it leads', leader.leads)
         self.api.process.send_signal(signal.SIGSTOP)  # connections stay open without answers
@@ -138,7 +138,7 @@ class Operator(unittest.TestCase):
         again = self.start('again', *SHORT)
         m.wait_until('the next one leads', again.leads)
 
-    def test_metrics_have_the_names_and_labels_of_the_field(self):
+    def test_metrics_have_the_names_and_labels_of_controller_runtime(self):
         operator = self.start('one', '--log-level', 'debug')
         m.wait_until('it leads', operator.leads)
         self.make('a')
@@ -159,7 +159,7 @@ class Operator(unittest.TestCase):
         runs = collections.Counter(line['reconcileID'] for line in of_runs if line['message'] == 'reconciled')
         self.assertEqual(set(runs.values()), {1}, 'each run has another identifier')
 
-    def test_an_operator_of_some_namespaces_leaves_the_others_alone(self):
+    def test_operator_limited_to_namespaces_ignores_others(self):
         for namespace in 'abc':
             self.cluster.kubectl('create', 'namespace', namespace)
         operator = self.start('one', '--namespace', 'a', '--namespace', 'b')
@@ -171,7 +171,7 @@ class Operator(unittest.TestCase):
         m.wait_until('it continues', lambda: self.observed('later', 'a'))
         self.assertFalse(self.observed('model', 'c'))
 
-    def test_flags_that_would_let_two_lead_are_refused(self):
+    def test_flags_that_allow_two_leaders_are_refused(self):
         for flags, why in [(['--leader-election-renew-deadline', '15s'], 'must be shorter than --leader-election-lease-duration'),
                            (['--leader-election-retry-period', '9s'], 'must be shorter than --leader-election-renew-deadline'),
                            (['--leader-election-retry-period', '0s'], 'must be shorter than --leader-election-renew-deadline'),

@@ -301,7 +301,7 @@ class Rbac(unittest.TestCase):
             out[user, event['verb'], ref.get('apiGroup', ''), resource, ref.get('namespace', ''), ref.get('name', '')] = event['responseStatus']['code']
         return out
 
-    def test_the_roles_allow_what_is_asked_and_nothing_else(self):
+    def test_roles_allow_exactly_the_requests_made(self):
         self.exercise()
         for process, _ in self.processes[1:]:
             process.send_signal(signal.SIGTERM)

@@ -27,7 +27,7 @@ class Reads(unittest.TestCase):
             printed.pop('metadata')
         return printed
 
-    def test_it_gives_what_kubectl_prints(self):
+    def test_reader_returns_the_objects_of_kubectl(self):
         m.wait_until('a condition', lambda: self.varda.condition('waits', 'Ready'))
         for args in (['configmap', 'one'], ['cm', '-A'], ['-n', 'kube-system', 'cm', 'three'], ['configmaps', '-l', 'tier=a', '--all-namespaces'],
                      ['cm', '--selector', 'tier in (a, c)'], ['cm/two'], ['ns', 'default'], ['inferencemodel', 'waits'], ['inferencemodels'],
@@ -40,7 +40,7 @@ class Reads(unittest.TestCase):
         names = {o['metadata']['name'] for kind in ('nodes', 'edgenodes') for o in self.varda.get(kind)['items']}
         self.assertEqual(names, {'cloud', 'edge0'})
 
-    def test_it_fails_as_kubectl_does(self):
+    def test_reader_fails_with_the_error_of_kubectl(self):
         for args in (['configmap', 'nothing'], ['nothings'], ['inferencemodel', 'x']):
             with self.subTest(' '.join(args)):
                 done = self.varda.kubectl('get', *args, check=False)
@@ -48,7 +48,7 @@ class Reads(unittest.TestCase):
                     self.varda.get(*args)
                 self.assertIn(done.stderr.strip(), str(failed.exception))
 
-    def test_a_kind_is_known_once_its_crd_is_there(self):
+    def test_new_kind_is_found_after_its_crd_is_created(self):
         with self.assertRaises(m.Failed):
             self.varda.get('widgets')
         schema = {'openAPIV3Schema': {'type': 'object'}}
@@ -60,7 +60,7 @@ class Reads(unittest.TestCase):
         for name in ('widgets', 'widget', 'wi', 'widget.example.test'):
             self.assertEqual(m.wait_until(name, lambda: self.varda.get(name)), {'apiVersion': 'v1', 'kind': 'List', 'items': []})
 
-    def test_it_finds_the_control_plane_again(self):
+    def test_reader_reconnects_to_a_restarted_control_plane(self):
         self.assertTrue(self.varda.get('cm', 'one'))
         self.varda.down()
         with self.assertRaises(m.Failed):

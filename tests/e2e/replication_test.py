@@ -63,7 +63,7 @@ class Replication(unittest.TestCase):
             return status if status.get('snapshot') and status['snapshot'] != other_than and status['current'] == status['wanted'] == 2 else None
         return m.wait_until('every copy current', probe)
 
-    def test_a_file_that_grows_is_the_same_on_every_node_also_after_a_kill(self):
+    def test_growing_file_is_replicated_to_every_node_after_a_kill(self):
         data = self.work / 'data/train.csv'
         data.write_text('a,b\n' + '1,2\n' * 300000)
         self.apply(data)
@@ -85,7 +85,7 @@ class Replication(unittest.TestCase):
         m.wait_until('the copies gone', lambda: not list(self.work.glob('line*/replicas/*/*/*')))
         self.assertTrue(data.exists())
 
-    def test_a_path_that_may_not_be_read_is_not_shared(self):
+    def test_forbidden_path_is_not_shared(self):
         (self.work / 'secret.csv').write_text('1,2\n')
         self.apply(self.work / 'secret.csv')
         def refused():

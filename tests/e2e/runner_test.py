@@ -32,7 +32,7 @@ class Runner(Base):
         code, said = self.python(RUN, '--directory', self.work, '--expected', self.work / 'expected', *words, **environment)
         return code, said, said.splitlines()[-1]
 
-    def test_files_that_pass_are_counted_and_keep_their_output_for_themselves(self):
+    def test_passing_files_are_counted_and_their_output_is_hidden(self):
         self.write('a_test.py', '''
             class A(unittest.TestCase):
                 def test_one(self):
@@ -56,7 +56,7 @@ class Runner(Base):
         self.assertEqual(self.run_files('a_test.A.test_one', 'b_test.B')[2], '2 passed, 0 failed, 0 skipped')
         self.assertEqual(self.run_files('c_test.py')[0], 1)
 
-    def test_each_way_to_fail_fails_the_run(self):
+    def test_every_kind_of_failure_fails_the_run(self):
         cases = {
             'assertion': ('class A(unittest.TestCase):\n    def test_x(self):\n        self.assertTrue(0, "why it failed")\n', 'why it failed'),
             'sub-test': ('class A(unittest.TestCase):\n    def test_x(self):\n        with self.subTest(n=7):\n            self.fail()\n', 'n=7'),
@@ -77,7 +77,7 @@ class Runner(Base):
                 self.assertIn(expected, said)
                 self.assertRegex(last, r'^\d+ passed, [1-9]\d* failed, 0 skipped$')
 
-    def test_part_that_hangs_is_killed_with_its_group_and_what_it_said_is_shown(self):
+    def test_hanging_part_is_killed_with_its_group(self):
         self.write('a_test.py', '''
             class A(unittest.TestCase):
                 def test_a_before(self):
@@ -126,7 +126,7 @@ class Runner(Base):
         self.assertEqual(runner.wait(m.seconds(180)), 143)
         self.assertEqual([p for p in self.work.glob('*.pid') if os.path.exists('/proc/' + p.stem)], [])
 
-    def test_long_file_runs_as_parts_and_durations_are_learnt(self):
+    def test_long_file_is_split_and_durations_are_recorded(self):
         self.write('a_test.py', '''
             class A(unittest.TestCase):
                 def test_x(self):
@@ -206,7 +206,7 @@ CTEST = '''<?xml version="1.0" encoding="UTF-8"?>
 
 
 class Junit(Base):
-    def test_skips_of_ctest_and_gtest_must_be_expected_and_the_slowest_are_printed(self):
+    def test_skips_of_ctest_and_gtest_must_be_expected(self):
         (self.work / 'gtest.xml').write_text(GTEST)
         (self.work / 'ctest.xml').write_text(CTEST)
         self.expect('cli_reference always x\n')
@@ -224,7 +224,7 @@ class Junit(Base):
         self.assertEqual(code, 1)
         self.assertIn('unexpected skip: Tree.IsRefused: skipped, says the output of tree', said)
 
-    def test_wrong_files_are_refused(self):
+    def test_invalid_files_are_refused(self):
         (self.work / 'empty.xml').write_text('<testsuite/>')
         self.assertEqual(self.python(SKIPS, 'junit', self.work / 'empty.xml')[0], 1)
         (self.work / 'ctest.xml').write_text(CTEST)

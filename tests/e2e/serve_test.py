@@ -51,7 +51,7 @@ class Serving(unittest.TestCase):
         return m.wait_until('%s in a condition of %s' % (text, name), lambda: [
             c for c in self.varda.model(name).get('status', {}).get('conditions', []) if c.get('reason') == text])[0]
 
-    def test_edge_model_is_served_and_url_is_true_when_it_appears(self):
+    def test_edge_model_answers_as_soon_as_its_url_appears(self):
         self.apply('a', 'edge', self.entries, '3', node='edge0')
 
         def first_url():
@@ -64,7 +64,7 @@ class Serving(unittest.TestCase):
         self.assertTrue(c.one(), c.samples)
         self.assertEqual(self.varda.ready('a', '3')['status']['node'], 'edge0')
 
-    def test_target_version_switches_without_a_failed_request_and_without_a_new_pod(self):
+    def test_version_switches_without_a_failed_request_or_new_pod(self):
         self.apply('b', 'edge', self.entries, '3', node='edge0')
         url = self.varda.ready('b', '3')['status']['url']
         uid = self.varda.pods()[0]['metadata']['uid']
@@ -109,7 +109,7 @@ class Serving(unittest.TestCase):
         sha = [w for line in text.splitlines() if 'sha256sum' in line for w in [line.split('sha256sum:')[1].split(',')[0].strip(" '\"}")]][0]
         return '6', self.files.url(out.name), sha
 
-    def test_an_archive_that_does_not_load_leaves_the_old_version_serving(self):
+    def test_edge_version_that_does_not_load_keeps_the_old_one_serving(self):
         self.apply('e', 'edge', self.entries, '4', node='edge0')
         self.varda.ready('e', '4')
         self.apply('e', 'edge', self.entries + [self.broken()], '6', node='edge0')
@@ -118,7 +118,7 @@ class Serving(unittest.TestCase):
         self.apply('e', 'edge', self.entries, '4', node='edge0')
         m.wait_until('the condition to clear', lambda: 'LoadFailed' not in json.dumps(self.varda.model('e')['status']['conditions']))
 
-    def test_a_cloud_version_that_does_not_load_says_why_and_leaves_the_old_one_serving(self):
+    def test_cloud_version_that_does_not_load_keeps_the_old_one_serving(self):
         self.apply('h', 'cloud', self.entries, '4')
         self.varda.ready('h', '4')
         self.apply('h', 'cloud', self.entries + [self.broken()], '6')
@@ -127,7 +127,7 @@ class Serving(unittest.TestCase):
         self.assertIn('LoadFailed', self.varda.kubectl('get', 'inferencemodel', 'h', '--no-headers').split())
         self.assertIn('and not version 6 (LoadFailed', self.varda.varda('doctor', check=False).stdout)
 
-    def test_a_cloud_model_whose_secret_is_missing_says_so(self):
+    def test_missing_secret_of_a_cloud_model_is_reported(self):
         self.apply('k', 'cloud', self.entries, '3')
         self.varda.ready('k', '3')
         version, url, sha = self.entries[1]
@@ -135,7 +135,7 @@ class Serving(unittest.TestCase):
         self.varda.kubectl('patch', 'inferencemodel', 'k', '--type=merge', '-p', json.dumps({'spec': {'manifest': [entry], 'targetVersion': version}}))
         self.assertIn('Secret nothing', self.reason('k', 'CredentialsMissing')['message'])
 
-    def test_two_edge_models_on_one_port_the_second_is_told_who_has_it(self):
+    def test_second_model_on_a_used_port_names_the_owner(self):
         self.apply('f1', 'edge', self.entries, '3', node='edge0', port=8090)
         self.varda.ready('f1', '3')
         self.apply('f2', 'edge', self.entries, '3', node='edge0', port=8090)
@@ -166,7 +166,7 @@ class Serving(unittest.TestCase):
         self.varda.kubectl('scale', 'inferencemodel', 'h', '--replicas=1')
         self.varda.ready('h', '3')
 
-    def test_wrong_specs_are_refused_with_the_field_named(self):
+    def test_invalid_specs_are_refused_with_the_field_named(self):
         good = m.inference_model('bad', 'edge', self.entries, '3', node='edge0')
         cases = [({'targetVersion': '9'}, 'targetVersion'), ({'deployToLayer': 'moon'}, 'deployToLayer'), ({'servingPort': 70000}, 'servingPort'),
                  ({'replicas': 2}, 'replicas'), ({'manifest': []}, 'manifest'),
@@ -180,19 +180,19 @@ class Serving(unittest.TestCase):
             self.assertIn(field, done.stderr)
         self.assertEqual(self.varda.get('inferencemodels')['items'], [])
 
-    def test_unknown_node_waits_with_a_reason_and_converges_when_it_appears(self):
+    def test_unknown_node_is_reported_and_a_corrected_name_serves(self):
         self.apply('i', 'edge', self.entries, '3', node='edge9')
         self.reason('i', 'NodeNotFound')
         self.apply('i', 'edge', self.entries, '3', node='edge1')
         self.varda.ready('i', '3')
 
-    def test_the_image_way_runs_the_container_as_given(self):
+    def test_unsupported_image_is_reported_by_the_pod(self):
         self.apply('j', 'edge', self.entries, 'ignored', node='edge0', image='nobody/has-this:1', port=8100)
         m.wait_until('the pod says why', lambda: [p for p in self.varda.pods() for c in p['status'].get('containerStatuses', [])
                                                   if c.get('state', {}).get('waiting', {}).get('reason') == 'ImageUnsupported'])
         self.assertFalse(self.varda.model('j')['status'].get('url'))
 
-    def test_closed_port_wants_tls_and_a_token(self):
+    def test_closed_port_requires_tls_and_a_token(self):
         folder = self.work / 'tls'
         folder.mkdir()
         m.self_signed(folder)
@@ -221,7 +221,7 @@ class Serving(unittest.TestCase):
         self.apply('at-edge', 'edge', self.entries, '4', node='edge0', port=8443, security=security)
         self.varda.ready('at-edge', '4')
 
-    def test_killed_model_server_comes_back(self):
+    def test_killed_model_server_restarts(self):
         self.apply('k', 'edge', self.entries, '4', node='edge0')
         self.varda.ready('k', '4')
         pid = int(self.varda.pods()[0]['status']['containerStatuses'][0]['containerID'].split('://')[1].split('-')[0])
@@ -230,7 +230,7 @@ class Serving(unittest.TestCase):
         self.varda.ready('k', '4')
         m.wait_until('an answer', lambda: self.version_of('k') == '4')
 
-    def test_at_rest_nothing_is_written(self):
+    def test_idle_cluster_writes_only_disk_figures(self):
         self.apply('l', 'edge', self.entries, '4', node='edge0')
         self.apply('l-cloud', 'cloud', self.entries, '4')
         self.varda.ready('l', '4')

@@ -66,7 +66,7 @@ class Transforms(unittest.TestCase):
         self.assertEqual(status, 400, answer)
         return answer['error']
 
-    def test_a_picture_is_the_body_and_gets_the_answer_of_its_pixels(self):
+    def test_picture_in_the_body_gives_the_answer_of_its_pixels(self):
         pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')[1]
         truth = m.read_idx(m.DIGITS / 'test-labels.idx1-ubyte')[1]
         right = 0
@@ -82,10 +82,10 @@ class Transforms(unittest.TestCase):
             right += outputs['labels']['data'][0] == str(digit)
         self.assertEqual(right, 9)
 
-    def test_a_jpeg_of_another_size_and_in_colour_is_the_same_digit(self):
+    def test_colour_jpeg_of_another_size_gives_the_same_digit(self):
         self.assertEqual(self.infer(JPEG, Content_Type='image/jpeg')['labels']['data'][0], '3')
 
-    def test_pictures_are_bytes_tensors_in_binary_and_base64_in_json(self):
+    def test_pictures_are_accepted_as_binary_tensors_and_base64(self):
         items = b''.join(struct.pack('<I', len(f)) + f for f in (PNGS[5], JPEG, PNGS[7]))
         head = json.dumps({'inputs': [{'name': 'image', 'shape': [3], 'datatype': 'BYTES', 'parameters': {'binary_data_size': len(items)}}]}).encode()
         outputs = self.infer(head + items, Inference_Header_Content_Length=str(len(head)))
@@ -96,19 +96,19 @@ class Transforms(unittest.TestCase):
         self.assertEqual(list(outputs), ['labels'])
         self.assertEqual(outputs['labels']['data'][::3], ['0', '3'])
 
-    def test_the_models_own_tensors_give_the_same_answer_and_raw_outputs_by_name(self):
+    def test_tensors_of_the_model_give_the_same_labels_and_raw_outputs(self):
         shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
         own = {'name': 'images', 'shape': [1, 8, 8], 'datatype': 'FP32', 'data': list(pixels[:64])}
         labels = self.infer(json.dumps({'inputs': [own]}).encode())['labels']['data']
         raw = self.infer(json.dumps({'inputs': [own], 'outputs': [{'name': 'probabilities'}]}).encode())['probabilities']['data']
         self.assertEqual(labels, [str(i) for i in sorted(range(10), key=lambda i: -raw[i])[:3]])
 
-    def test_metadata_shows_what_to_send(self):
+    def test_metadata_shows_the_image_input(self):
         about = self.get('/v2/models/digits')[1]
         self.assertEqual(about['inputs'], [{'name': 'image', 'datatype': 'BYTES', 'shape': [-1]}])
         self.assertEqual([o['name'] for o in about['outputs']], ['labels', 'scores'])
 
-    def test_hostile_pictures_are_refused_and_the_server_goes_on(self):
+    def test_invalid_pictures_are_refused_and_the_server_continues(self):
         self.assertIn('neither a JPEG nor a PNG', self.refused(b'GIF89a', Content_Type='image/jpeg'))
         self.assertIn('20000x20000 pixels', self.refused(png_header_of(20000, 20000), Content_Type='image/png'))
         for whole in (JPEG, PNGS[3]):
@@ -116,9 +116,9 @@ class Transforms(unittest.TestCase):
                 self.assertTrue(self.refused(whole[:cut], Content_Type='image/jpeg'))
         many = [base64.b64encode(PNGS[0]).decode()] * 300
         self.assertIn('too many', self.refused(json.dumps({'inputs': [{'name': 'image', 'shape': [300], 'datatype': 'BYTES', 'data': many}]}).encode()))
-        self.test_a_jpeg_of_another_size_and_in_colour_is_the_same_digit()
+        self.test_colour_jpeg_of_another_size_gives_the_same_digit()
 
-    def test_a_declaration_that_does_not_fit_leaves_the_old_version_serving(self):
+    def test_mismatched_declaration_keeps_the_old_version_serving(self):
         self.add('other', '1', YAML)
         m.wait_until('version 1 serves', lambda: self.get('/v2/models/other/ready')[0] == 200)
         self.add('other', '2', YAML.replace('width: 8', 'width: 9'))
@@ -130,7 +130,7 @@ class Transforms(unittest.TestCase):
         self.assertIn('preprocess.image.resize.width is 9, but the model\'s input "images" of shape [-1,8,8] takes 8', index[0]['reason'])
         self.assertEqual(self.get('/v2/models/other')[1]['versions'], ['1'])
 
-    def test_a_policy_sees_what_the_labels_are_made_of_and_a_picture_goes_up_as_it_came(self):
+    def test_policy_reads_tensors_and_the_picture_stays_unchanged(self):
         self.add('joint', '1', YAML)
         m.wait_until('the first tier serves', lambda: self.get('/v2/models/joint/ready')[0] == 200)
         # threshold 0: nothing is hard; 1: everything uncertain is

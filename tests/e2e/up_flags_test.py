@@ -49,7 +49,7 @@ class UpFlags(unittest.TestCase):
                 return connection.getresponse().status == 200
             m.wait_until('the %s model at %s' % (layer, url.netloc), answers)
 
-    def test_models_answer_at_the_address_of_the_machine_also_after_the_next_start(self):
+    def test_models_answer_at_the_machine_address_also_after_a_restart(self):
         self.varda.up('--address', OUTSIDE)
         self.apply_models()
         for start in ('first', 'next'):
@@ -70,7 +70,7 @@ class UpFlags(unittest.TestCase):
         self.varda.up('--address', '[::1]')  # as in a URL
         self.models_answer_at('[::1]')
 
-    def test_an_address_is_one_of_this_machine(self):
+    def test_address_must_belong_to_this_machine(self):
         said = self.refused('--data-dir', self.varda.dir, '--address', '0.0.0.0')
         self.assertTrue(said.startswith('error: --address: 0.0.0.0 is not an address that clients can connect to'), said)
         said = self.refused('--data-dir', self.varda.dir, '--address', '192.0.2.77')
@@ -78,7 +78,7 @@ class UpFlags(unittest.TestCase):
         said = self.refused('--data-dir', self.varda.dir, '--address', 'edge7=127.0.0.1')
         self.assertIn('there is no node "edge7"', said)
 
-    def test_dataset_roots_are_remembered_until_they_are_ended(self):
+    def test_dataset_roots_are_remembered_until_switched_off(self):
         self.varda.up('--dataset-root', 'edge0=/srv/a', '--dataset-root', '/srv/b')
         for flags, edge, cloud in ((), True, True), (('--dataset-root', 'off'), False, False), ((), False, False):
             self.varda.down()
@@ -88,7 +88,7 @@ class UpFlags(unittest.TestCase):
                     self.assertEqual([' --dataset-root %s' % directory in c for c in self.agent(node)], [wanted])
             self.assertFalse(any('/srv/a' in c for c in self.agent('cloud')))
 
-    def test_ready_means_that_the_nodes_are(self):
+    def test_up_is_ready_once_all_nodes_are_ready(self):
         for _ in range(2):  # the second start finds the nodes of the first in the store
             self.varda.up()
             conditions = {(kind, o['metadata']['name'], c['status']) for kind, type in (('nodes', 'Ready'), ('edgenodes', 'Connected'))
@@ -96,12 +96,12 @@ class UpFlags(unittest.TestCase):
             self.assertEqual(conditions, {(kind, name, 'True') for kind in ('nodes', 'edgenodes') for name in ('cloud', 'edge0')})
             self.varda.down()
 
-    def test_without_a_home_it_asks_for_a_directory(self):
+    def test_missing_home_asks_for_a_data_directory(self):
         environment = {'PATH': os.environ['PATH']}
         self.assertEqual(self.refused(env=environment),
                          'error: neither $HOME nor $XDG_DATA_HOME is set: name a directory with --data-dir')
 
-    def test_a_port_that_is_taken_is_named_before_the_way_out(self):
+    def test_used_port_is_named_with_a_remedy(self):
         with socket.create_server(('127.0.0.1', 0)) as taken:
             address = '127.0.0.1:%d' % taken.getsockname()[1]
             said = self.refused('--data-dir', self.varda.dir, '--listen', address)

@@ -96,7 +96,7 @@ class ModelServer(unittest.TestCase):
                 self.assertEqual(seen, status, (url, name, value))
                 self.assertEqual(allowed, value if value == 'https://app.example' else None)
 
-    def test_version_that_is_no_model_leaves_the_old_one_serving(self):
+    def test_invalid_model_keeps_the_old_version_serving(self):
         server = self.serve()
         (server.model / '5').mkdir()
         (server.model / '5/model.onnx').write_text('<html>not found</html>')
@@ -108,7 +108,7 @@ class ModelServer(unittest.TestCase):
         server.target('3')
         m.wait_until('the failure is cleared', lambda: [(e['version'], e['state']) for e in server.index()] == [('3', 'READY')])
 
-    def test_sigterm_turns_readiness_off_goes_on_answering_and_ends_with_0(self):
+    def test_sigterm_drains_answers_and_exits_with_0(self):
         # longer than the next steps take on a busy machine
         server = self.serve('--drain-delay', '15')
         load = m.Load(server.url, 'digits', images())
@@ -130,7 +130,7 @@ class ModelServer(unittest.TestCase):
         return m.wait_until('version 5 is loaded or refused', lambda: [
             e for e in server.index() if e['version'] == '5' and e['state'] in ('READY', 'UNAVAILABLE')])[0]
 
-    def test_engine_opens_no_file_beyond_the_repository(self):
+    def test_engine_opens_no_file_outside_the_repository(self):
         outside = pathlib.Path(tempfile.mkdtemp(prefix='varda-outside-'))
         self.addCleanup(shutil.rmtree, outside, ignore_errors=True)
         (outside / 'secret').write_text('secret')
@@ -153,7 +153,7 @@ class ModelServer(unittest.TestCase):
         self.assertNotIn('confined_files', json.loads(open_.get(open_.url + '/v2')[1])['extensions'])
         self.assertEqual(self.load_echo(open_, 'read %s' % (outside / 'secret'))['state'], 'READY')
 
-    def test_token_and_tls_close_the_inference_port(self):
+    def test_inference_port_requires_token_and_tls(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         m.self_signed(folder)
@@ -169,7 +169,7 @@ class ModelServer(unittest.TestCase):
         with self.assertRaises(OSError):
             urllib.request.build_opener(urllib.request.ProxyHandler({})).open(server.url.replace('https', 'http') + '/v2', timeout=m.seconds(60))
 
-    def test_any_certificate_of_the_client_authority_is_enough(self):
+    def test_any_certificate_of_the_client_authority_is_accepted(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         m.self_signed(folder)
@@ -193,7 +193,7 @@ class ModelServer(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertIn('1 images', out)
 
-    def test_credentials_replaced_by_a_rename_are_followed(self):
+    def test_renamed_credential_files_take_effect(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
 
@@ -221,7 +221,7 @@ class ModelServer(unittest.TestCase):
         entry = self.load_echo(server, 'read %s' % (folder / 'tls.key'))
         self.assertEqual(entry['state'], 'UNAVAILABLE', entry)
 
-    def test_a_changed_certificate_needs_no_restart(self):
+    def test_changed_certificate_takes_effect_without_a_restart(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
 
@@ -241,7 +241,7 @@ class ModelServer(unittest.TestCase):
         host, port = server.url.split('//')[1].split(':')
         m.wait_until('the second certificate', lambda: ssl.get_server_certificate((host, int(port))).strip() == second.strip())
 
-    def test_metrics_count_what_was_asked(self):
+    def test_metrics_count_requests(self):
         server = self.serve()
         client = m.Client(server.url, 'digits', images())
         client.prepare()
@@ -250,7 +250,7 @@ class ModelServer(unittest.TestCase):
         text = server.get(server.admin + '/metrics')[1]
         self.assertIn('nv_inference_request_success{model="digits",version="3"} 3\n', text)
 
-    def test_wrong_flags_are_told_with_exit_code_2_and_a_missing_directory_with_1(self):
+    def test_wrong_flags_exit_with_2_and_a_missing_directory_with_1(self):
         def run(*flags):
             done = subprocess.run([m.SERVE, *flags], capture_output=True, text=True, timeout=m.seconds(120))
             return done.returncode, done.stderr
@@ -267,7 +267,7 @@ class ModelServer(unittest.TestCase):
                               timeout=m.seconds(120))
         return done.returncode, done.stdout, done.stderr
 
-    def test_predict_goes_on_after_a_damaged_image_and_names_it(self):
+    def test_predict_names_a_damaged_image_and_continues(self):
         server = self.serve()
         torn = server.work / 'torn.png'
         good = [m.DIGITS / 'png/digit-0.png', m.DIGITS / 'png/digit-7.png']
@@ -312,7 +312,7 @@ class ModelServer(unittest.TestCase):
             self.assertEqual((code, out), (1, ''), words)
             self.assertIn(named, err)
 
-    def test_flags_come_from_a_file_too(self):
+    def test_flags_are_read_from_a_file(self):
         with tempfile.NamedTemporaryFile('w', suffix='.conf') as f:
             f.write('log-format=json\ndrain-delay=0\n')
             f.flush()

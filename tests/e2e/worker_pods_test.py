@@ -118,7 +118,7 @@ class WorkerPods(unittest.TestCase):
     def follows(self, **expected):
         m.wait_until('the worker works with %s' % expected, lambda: {k: v for k, v in self.status().items() if k in expected} == expected)
 
-    def test_workers_get_what_their_template_and_the_contract_say_and_follow_changes(self):
+    def test_workers_get_template_and_assignment_and_follow_changes(self):
         # The service comes first: the Models that its pods need do not exist yet.
         self.port = m.free_port()
         self.apply(SERVICE.replace('SCRATCH', str(self.work / 'scratch')).replace('EDGE_PORT', str(self.port)).replace('CLOUD_PORT', str(m.free_port())))

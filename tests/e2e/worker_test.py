@@ -132,7 +132,7 @@ class Workers(RunsExamples, unittest.TestCase):
     def assignment(self, token):
         return m.wait_until('an assignment', lambda: (lambda s, b: b if s == 200 else None)(*self.ask(token, 'GET', '/v1/assignment')))
 
-    def test_a_worker_is_told_what_to_do_and_what_it_says_reaches_the_model_through_a_kill_without_a_link(self):
+    def test_worker_gets_assignments_and_its_results_survive_a_kill(self):
         self.varda.kubectl('apply', '-f', '-', input=json.dumps({
             'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Model', 'metadata': {'name': 'digits'}, 'spec': {'modelUrl': '/models/digits', 'format': 'onnx'}}))
         m.wait_until('an EdgeNode', self.edge_node)
@@ -195,7 +195,7 @@ class Workers(RunsExamples, unittest.TestCase):
         self.assertEqual(self.ask(anew, 'PUT', '/v1/results/eval', accuracy(0.95))[0], 200)
         m.wait_until('its accuracy', lambda: self.metrics() == {'accuracy': '0.95'})
 
-    def test_who_is_no_worker_of_the_node_or_sends_nonsense_is_told_so(self):
+    def test_invalid_tokens_and_requests_of_workers_are_refused(self):
         m.wait_until('an EdgeNode', self.edge_node)
         self.expect(worker('a', 'j1'), worker('b', 'j1', secret='of b'))
         a, b = self.token('a'), self.token('b')
@@ -239,7 +239,7 @@ class Workers(RunsExamples, unittest.TestCase):
         for name in EDGE_WORKERS:
             m.wait_until('%s of %s' % (wanted, name), lambda: self.report(name).get('metrics') == wanted)
 
-    def test_the_example_workers_follow_their_assignment_decide_ask_the_cloud_and_report(self):
+    def test_example_workers_follow_assignments_and_report_counts(self):
         with self.subTest('the one in C++'):
             if 'cpp' not in EDGE_WORKERS:
                 self.skipTest('%s is not built' % m.EDGE_WORKER)
@@ -344,8 +344,8 @@ class OddCloud(socketserver.ThreadingTCPServer):
         self.server_close()
 
 
-class CloudsAnswers(RunsExamples, unittest.TestCase):
-    def test_whatever_the_cloud_says_an_example_worker_answers_and_counts(self):
+class CloudAnswers(RunsExamples, unittest.TestCase):
+    def test_example_worker_answers_despite_any_cloud_answer(self):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
         self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
         cloud = OddCloud()

@@ -46,7 +46,7 @@ class Workloads(unittest.TestCase):
         return {p['spec']['containers'][0].get('env', [{'value': ''}])[0]['value'] for p in self.varda.pods('app=' + name)
                 if 'deletionTimestamp' not in p['metadata']}
 
-    def test_rollout_of_a_deployment_with_both_kubectls(self):
+    def test_deployment_rolls_out_and_back_with_both_kubectls(self):
         self.deployment('web', 2)
         for kubectl in self.varda.kubectl, self.kubectl:
             self.assertIn('successfully rolled out', kubectl('rollout', 'status', 'deployment/web', '--timeout=%ds' % m.seconds(180)))
@@ -64,7 +64,7 @@ class Workloads(unittest.TestCase):
         for words in 'NewReplicaSetAvailable', 'MinimumReplicasAvailable', 'NewReplicaSet:', 'Scaled up replica set web-':
             self.assertIn(words, shown)
 
-    def test_pause_resume_restart_and_a_replicaset_scaled_by_hand(self):
+    def test_deployment_pauses_resumes_restarts_and_restores_its_scale(self):
         self.deployment('idle', 1)
         self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=%ds' % m.seconds(180))
         self.varda.kubectl('rollout', 'pause', 'deployment/idle')
@@ -86,7 +86,7 @@ class Workloads(unittest.TestCase):
         self.varda.kubectl('scale', 'rs/' + name, '--replicas=3')
         m.wait_until('scaled back', lambda: self.sets('idle')['3'] == 1 and len(self.varda.pods('app=idle')) == 1)
 
-    def test_daemonset_has_a_pod_on_every_node_and_rolls(self):
+    def test_daemonset_has_a_pod_on_every_node_and_rolls_out(self):
         self.apply('apps/v1', 'DaemonSet', 'd', selector={'matchLabels': {'app': 'd'}}, template=pods({'app': 'd'}, FOREVER))
         self.assertIn('successfully rolled out', self.kubectl('rollout', 'status', 'ds/d', '--timeout=%ds' % m.seconds(180)))
 
@@ -111,7 +111,7 @@ class Workloads(unittest.TestCase):
         return {r['revision']: r['data']['spec']['template']['spec']['containers'][0].get('env', [{'value': ''}])[0]['value']
                 for r in self.varda.get('controllerrevisions', '-l', 'app=' + name)['items']}
 
-    def test_history_of_a_daemonset_and_the_ways_back_with_both_kubectls(self):
+    def test_daemonset_history_and_rollbacks_with_both_kubectls(self):
         # Two former templates are kept besides the current one. After a roll-out only the current
         # one has pods.
         self.apply('apps/v1', 'DaemonSet', 'h', selector={'matchLabels': {'app': 'h'}}, revisionHistoryLimit=2,
@@ -155,7 +155,7 @@ class Workloads(unittest.TestCase):
         more = {'restartPolicy': spec.pop('restartPolicy', 'Never')}
         self.apply('batch/v1', 'Job', name, template=pods({}, command, **more), **spec)
 
-    def test_jobs_end_as_they_should(self):
+    def test_jobs_end_with_the_expected_status(self):
         self.kubectl('create', 'job', 'hello', '--image=tool', '--', 'sh', '-c', 'echo hello from a job')
         self.job('fails', ['sh', '-c', 'exit 3'], backoffLimit=0)
         self.job('parts', ['sh', '-c', 'echo part $JOB_COMPLETION_INDEX'], completions=4, parallelism=2, completionMode='Indexed')
@@ -180,7 +180,7 @@ class Workloads(unittest.TestCase):
         self.varda.kubectl('delete', 'job', 'hello', 'parts')
         m.wait_until('their pods gone', lambda: not self.varda.pods('job-name in (hello, parts, short)'))
 
-    def test_orphans_of_a_deleted_job_can_be_deleted(self):
+    def test_orphaned_pods_of_a_deleted_job_can_be_deleted(self):
         self.job('left', FOREVER)
         m.wait_until('its pod', lambda: self.varda.pods('job-name=left'))
         self.kubectl('delete', 'job', 'left', '--cascade=orphan')
@@ -196,7 +196,7 @@ class Workloads(unittest.TestCase):
         self.varda.kubectl('apply', '-f', '-', input=json.dumps({
             'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': name}, 'spec': {'restartPolicy': 'Never', 'containers': [container]}}))
 
-    def test_processes_keep_to_their_spec_and_see_no_credentials(self):
+    def test_processes_follow_their_spec_and_see_no_credentials(self):
         tokens = self.varda.dir / 'tokens.json'
         self.assertTrue(tokens.exists())
         self.pod('curious', 'tool', 'cat %s; ls -A %s; id -u; echo > note && echo wrote' % (tokens, self.varda.dir))

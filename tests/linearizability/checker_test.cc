@@ -88,9 +88,9 @@ History broken(Change change) {
   return history;
 }
 
-TEST(Checker, GoodHistoryHasNothingWrong) { EXPECT_THAT(check(good()), IsEmpty()); }
+TEST(Checker, CorrectHistoryHasNoFindings) { EXPECT_THAT(check(good()), IsEmpty()); }
 
-TEST(Checker, LostUpdateIsSeen) {
+TEST(Checker, LostUpdateIsDetected) {
   // Both patches are acknowledged, but the second ignores the first.
   const History history = broken([](History& h) {
     h.operations[2].object.fields.erase("p1");
@@ -103,12 +103,12 @@ TEST(Checker, LostUpdateIsSeen) {
   EXPECT_THAT(check_keys(history), Contains(HasSubstr("no order")));
 }
 
-TEST(Checker, WriteThatIsAcknowledgedAndNotInTheLogIsSeen) {
+TEST(Checker, AcknowledgedWriteMissingFromTheLogIsDetected) {
   const History history = broken([](History& h) { h.log.erase(h.log.begin() + 4); });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("lost: ")));
 }
 
-TEST(Checker, StaleReadIsSeenByBoth) {
+TEST(Checker, StaleReadIsDetectedByBothChecks) {
   // A read of the older state begins after a list has returned a newer one.
   const History history = broken([](History& h) {
     h.operations[3].invoked = 10;
@@ -118,7 +118,7 @@ TEST(Checker, StaleReadIsSeenByBoth) {
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("fits to no state since revision 15")));
 }
 
-TEST(Checker, ReadOfTheFutureIsSeen) {
+TEST(Checker, ReadOfTheFutureIsDetected) {
   const History history = broken([](History& h) {
     h.operations[3].invoked = 2;
     h.operations[3].returned = 3;
@@ -129,7 +129,7 @@ TEST(Checker, ReadOfTheFutureIsSeen) {
   EXPECT_THAT(check_revisions(history), Not(IsEmpty()));
 }
 
-TEST(Checker, StaleAbsenceIsSeenByBoth) {
+TEST(Checker, StaleAbsenceIsDetectedByBothChecks) {
   const History history = broken([](History& h) {
     h.operations[7].invoked = 20;
     h.operations[7].returned = 21;
@@ -138,17 +138,17 @@ TEST(Checker, StaleAbsenceIsSeenByBoth) {
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("fits to no state")));
 }
 
-TEST(Checker, OptimisticLockThatLetsAStaleWriterThroughIsSeen) {
+TEST(Checker, StaleWriteDespiteAnOptimisticLockIsDetected) {
   const History history = broken([](History& h) { h.operations[6].revision_lock = 13; });
   EXPECT_THAT(check_keys(history), Contains(HasSubstr("no order")));
 }
 
-TEST(Checker, ConflictWithoutAReasonIsSeen) {
+TEST(Checker, UnjustifiedConflictIsDetected) {
   const History history = broken([](History& h) { h.operations[5].revision_lock = 14; });
   EXPECT_THAT(check_keys(history), Contains(HasSubstr("no order")));
 }
 
-TEST(Checker, TwoCreationsOfOneNameAreSeen) {
+TEST(Checker, TwoCreationsOfOneNameAreDetected) {
   const History history = broken([](History& h) {
     h.operations[9].outcome = Outcome::kOk;
     h.operations[9].object = object(21, {{"w", "3"}}, "u3");
@@ -159,7 +159,7 @@ TEST(Checker, TwoCreationsOfOneNameAreSeen) {
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("does not fit")));
 }
 
-TEST(Checker, WritesOutOfRealTimeAcrossObjectsAreSeen) {
+TEST(Checker, RealTimeViolationAcrossObjectsIsDetected) {
   // Another object, written after the second creation ended, has an older revision. Each object is
   // consistent by itself.
   const History history = broken([](History& h) {
@@ -174,13 +174,13 @@ TEST(Checker, WritesOutOfRealTimeAcrossObjectsAreSeen) {
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("fits to no state since revision 20")));
 }
 
-TEST(Checker, OneRevisionForTwoWritesIsSeen) {
+TEST(Checker, OneRevisionForTwoWritesIsDetected) {
   const History history =
       broken([](History& h) { h.operations[2].object = h.operations[1].object; });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("two writes were acknowledged")));
 }
 
-TEST(Checker, ListThatIsNoSnapshotIsSeen) {
+TEST(Checker, ListThatIsNoSnapshotIsDetected) {
   // One of two concurrently written objects is missing: each alone would be valid.
   const History history = broken([](History& h) {
     Object other = object(12, {{"w", "9"}}, "u9");
@@ -195,7 +195,7 @@ TEST(Checker, ListThatIsNoSnapshotIsSeen) {
               Contains(HasSubstr("the list at revision 15 is not the state")));
 }
 
-TEST(Checker, ListOfThePastIsSeen) {
+TEST(Checker, ListOfThePastIsDetected) {
   const History history = broken([](History& h) {
     h.operations[4].revision = 13;
     h.operations[4].items = {h.operations[1].object};
@@ -203,36 +203,36 @@ TEST(Checker, ListOfThePastIsSeen) {
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("is older than 14")));
 }
 
-TEST(Checker, DuplicatedEventIsSeen) {
+TEST(Checker, DuplicatedEventIsDetected) {
   const History history = broken([](History& h) {
     h.watches[0].events.insert(h.watches[0].events.begin(), h.watches[0].events[0]);
   });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("where DELETED")));
 }
 
-TEST(Checker, ReorderedEventsAreSeen) {
+TEST(Checker, ReorderedEventsAreDetected) {
   const History history =
       broken([](History& h) { std::swap(h.watches[0].events[0], h.watches[0].events[1]); });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("where MODIFIED")));
 }
 
-TEST(Checker, MissingEventIsSeen) {
+TEST(Checker, MissingEventIsDetected) {
   const History history =
       broken([](History& h) { h.watches[0].events.erase(h.watches[0].events.begin()); });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("where MODIFIED")));
 }
 
-TEST(Checker, EventOfTheWrongTypeIsSeen) {
+TEST(Checker, EventOfTheWrongTypeIsDetected) {
   const History history = broken([](History& h) { h.watches[0].events[0].type = Type::kAdded; });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("where MODIFIED")));
 }
 
-TEST(Checker, EventBeforeTheStartOfItsWatchIsSeen) {
+TEST(Checker, EventBeforeTheStartOfItsWatchIsDetected) {
   const History history = broken([](History& h) { h.watches[0].after = 14; });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("watch after 14: MODIFIED")));
 }
 
-TEST(Checker, PhantomIsSeen) {
+TEST(Checker, PhantomIsDetected) {
   const History history = broken([](History& h) {
     h.log.push_back(event(Type::kModified, object(22, {{"w", "nobody"}}, "u2")));
     h.watches[0].after = 20;
@@ -245,17 +245,17 @@ TEST(Checker, PhantomIsSeen) {
               Not(IsEmpty()));
 }
 
-TEST(Checker, ReorderedLogIsSeen) {
+TEST(Checker, ReorderedLogIsDetected) {
   const History history = broken([](History& h) { std::swap(h.log[1], h.log[2]); });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("comes after revision 14")));
 }
 
-TEST(Checker, EventSeenBeforeAnybodyWroteItIsSeen) {
+TEST(Checker, EventBeforeItsWriteIsDetected) {
   const History history = broken([](History& h) { h.log[4].received = 15; });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("before anybody wrote it")));
 }
 
-TEST(Checker, BookmarkThatPassesOverAnEventIsSeen) {
+TEST(Checker, BookmarkThatSkipsAnEventIsDetected) {
   const History history = broken([](History& h) {
     Object mark;
     mark.revision = 17;
@@ -264,7 +264,7 @@ TEST(Checker, BookmarkThatPassesOverAnEventIsSeen) {
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("passes over default/a@17")));
 }
 
-TEST(Checker, SelectionOfAWatchIsFollowed) {
+TEST(Checker, WatchWithASelectorIsChecked) {
   const Object in = object(11, {{"phase", "x"}}), out = object(12, {{"phase", "y"}}),
                back = object(13, {{"phase", "x"}});
   History history;

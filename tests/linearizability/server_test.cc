@@ -72,7 +72,7 @@ class Meddling final : public store::Store {
 
 // A bug that the search found: a locked replacement that lost against a deletion reported a
 // conflict with a missing object.
-TEST(Linearizability, ReplacementThatLosesAgainstADeletionIsNotFound) {
+TEST(Linearizability, ReplacementThatLosesToADeletionReturnsNotFound) {
   const auto below = store::open_memory();
   Meddling store(*below);
   apiserver::Server::Options options;
@@ -107,7 +107,7 @@ TEST(Linearizability, ReplacementThatLosesAgainstADeletionIsNotFound) {
   EXPECT_EQ(send("PUT", collection + "/a", object).status, 409);
 }
 
-TEST(Linearizability, ServerOverTheStoreInMemory) {
+TEST(Linearizability, ServerWithAMemoryStoreIsLinearizable) {
   for (int round = 1; round <= rounds() && !HasFailure(); ++round) {
     expect_linearizable(
         store::open_memory(),
@@ -115,7 +115,7 @@ TEST(Linearizability, ServerOverTheStoreInMemory) {
   }
 }
 
-TEST(Linearizability, ServerOverTheStoreOnDisk) {
+TEST(Linearizability, ServerWithADiskStoreIsLinearizable) {
   std::string pattern = ::testing::TempDir() + "linearizability_XXXXXX";
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   for (int round = 1; round <= rounds() && !HasFailure(); ++round) {

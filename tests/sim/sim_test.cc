@@ -18,7 +18,7 @@ class Simulator : public testing::Test {
   static void SetUpTestSuite() { log::configure(log::Format::kText, log::Level::kError); }
 };
 
-TEST_F(Simulator, ASeedIsOneScheduleWhateverRanBeforeIt) {
+TEST_F(Simulator, OneSeedGivesOneScheduleOnAnyCluster) {
   Cluster fresh, used;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     const Outcome one = run_full(used, seed);
@@ -34,7 +34,7 @@ TEST_F(Simulator, ASeedIsOneScheduleWhateverRanBeforeIt) {
   EXPECT_NE(run_full(fresh, 7).fingerprint, run_full(fresh, 8).fingerprint);
 }
 
-TEST_F(Simulator, AShortScheduleIsTheSameOneAfterTheSameOnes) {
+TEST_F(Simulator, ShortSchedulesRepeatAfterTheSameBatch) {
   Cluster fresh, used;
   (void)run_full(used, 5);
   const auto fingerprints = [](Cluster& cluster, Trace trace) {
@@ -78,16 +78,16 @@ class KnownMistake : public testing::TestWithParam<Mistake> {
 };
 
 // A check that no longer sees anything would go unnoticed in campaigns.
-TEST_P(KnownMistake, IsFoundWithinAFewSchedules) {
+TEST_P(KnownMistake, MistakeIsFoundWithin300Schedules) {
   Cluster cluster;
   for (std::uint64_t seed = 1; seed <= 300; ++seed)
     if (found(run_full(cluster, seed, mutations()))) return;
   FAIL() << "not found";
 }
 
-class KnownMistakeInShortOnes : public KnownMistake {};
+class KnownMistakeInShortSchedules : public KnownMistake {};
 
-TEST_P(KnownMistakeInShortOnes, IsFoundWithinAFew) {
+TEST_P(KnownMistakeInShortSchedules, MistakeIsFoundWithin60Batches) {
   Cluster cluster;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Batch batch(cluster, seed, mutations());
@@ -125,8 +125,8 @@ const Mistake kMistakesInShortOnes[] = {
 
 const auto kName = [](const auto& test) { return std::string(test.param.name); };
 INSTANTIATE_TEST_SUITE_P(Checks, KnownMistake, testing::ValuesIn(kMistakes), kName);
-INSTANTIATE_TEST_SUITE_P(Checks, KnownMistakeInShortOnes, testing::ValuesIn(kMistakes), kName);
-INSTANTIATE_TEST_SUITE_P(MoreChecks, KnownMistakeInShortOnes,
+INSTANTIATE_TEST_SUITE_P(Checks, KnownMistakeInShortSchedules, testing::ValuesIn(kMistakes), kName);
+INSTANTIATE_TEST_SUITE_P(MoreChecks, KnownMistakeInShortSchedules,
                          testing::ValuesIn(kMistakesInShortOnes), kName);
 
 }  // namespace

@@ -57,7 +57,7 @@ class Manifests(unittest.TestCase):
         cls.objects = {name: by_identity(text) for name, text in cls.text.items()}
         cls.all = cls.objects['default']
 
-    def test_the_generated_files_are_fresh(self):
+    def test_generated_files_are_up_to_date(self):
         done = subprocess.run([sys.executable, str(ROOT / 'scripts/manifests.py'), '--check'], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
@@ -74,7 +74,7 @@ class Manifests(unittest.TestCase):
             for name in COMPOSITIONS:
                 self.assertEqual(by_identity(manifests.rendered(KUSTOMIZE / name, kubectl)), self.objects[name], (kubectl, name))
 
-    def test_rights_are_exact(self):
+    def test_rules_contain_no_wildcards_or_unknown_members(self):
         for name, objects in self.objects.items():
             for key, one in objects.items():
                 for rule in one.get('rules', []) if one['kind'] in ('Role', 'ClusterRole') else []:
@@ -82,7 +82,7 @@ class Manifests(unittest.TestCase):
                     for part in rule.values():
                         self.assertNotIn('*', ' '.join(part), (name, key))
 
-    def test_no_secret_of_the_whole_cluster_is_anybodys(self):
+    def test_no_account_reads_secrets_of_the_whole_cluster(self):
         for name, objects in self.objects.items():
             secret_roles = {key[2] for key, one in objects.items() if key[0] == 'ClusterRole'
                             and any('secrets' in rule['resources'] for rule in one['rules'])}
@@ -94,7 +94,7 @@ class Manifests(unittest.TestCase):
                 if key[0] == 'Role' and any('secrets' in rule['resources'] for rule in one['rules']):
                     self.assertIn(key[1], {'varda-system', 'varda-edge', 'varda-operator'}, (name, key))
 
-    def test_every_binding_binds_what_is_there(self):
+    def test_every_binding_has_an_existing_role_and_account(self):
         for name, objects in self.objects.items():
             for key, one in objects.items():
                 if key[0] not in ('ClusterRoleBinding', 'RoleBinding'):
@@ -104,7 +104,7 @@ class Manifests(unittest.TestCase):
                 for subject in one['subjects']:
                     self.assertIn(('ServiceAccount', subject['namespace'], subject['name']), objects, (name, key))
 
-    def test_who_makes_secrets_shares_no_namespace_with_other_rights(self):
+    def test_accounts_that_create_secrets_have_their_own_namespace(self):
         """Any right to create Secrets covers every ServiceAccount of the namespace: a Secret of
         type service-account-token gets a token. The same holds for a TokenRequest."""
         for name, objects in self.objects.items():
@@ -128,7 +128,7 @@ class Manifests(unittest.TestCase):
             if key[0] in ('Deployment', 'DaemonSet'):
                 yield key, one, one['spec']['template']['spec']
 
-    def test_pods_of_the_system_are_what_restricted_admits(self):
+    def test_system_pods_satisfy_the_restricted_standard(self):
         for name, objects in self.objects.items():
             for namespace in SYSTEM:
                 labels = objects['Namespace', '', namespace]['metadata']['labels']
@@ -145,7 +145,7 @@ class Manifests(unittest.TestCase):
                                                                     'capabilities': {'drop': ['ALL']}}, key)
                     self.assertTrue(all('hostPort' not in port for port in container['ports']), key)
 
-    def test_the_agent_has_one_directory_of_its_node_and_no_token(self):
+    def test_agent_has_one_host_directory_and_no_token(self):
         for name in ('default', 'kubeedge'):
             pod = self.objects[name]['DaemonSet', 'varda-edge', 'varda-agent']['spec']['template']['spec']
             self.assertIs(pod['automountServiceAccountToken'], False)
@@ -159,7 +159,7 @@ class Manifests(unittest.TestCase):
             for probe in ('livenessProbe', 'readinessProbe'):
                 self.assertEqual((container[probe]['httpGet']['host'], container[probe]['httpGet']['port']), ('127.0.0.1', port))
 
-    def test_programs_have_the_flags_they_are_given(self):
+    def test_programs_have_the_flags_they_get(self):
         reference = (ROOT / 'docs/reference/cli.md').read_text()
         for name, objects in self.objects.items():
             for key, _, pod in self.pods(objects):
@@ -173,7 +173,7 @@ class Manifests(unittest.TestCase):
                         names |= set(objects['ConfigMap', key[1], source['configMapRef']['name']].get('data', {}))
                     self.assertEqual(set(re.findall(r'\$\((\w+)\)', ' '.join(flags))), names, key)
 
-    def test_what_users_set_is_no_part_of_the_file(self):
+    def test_user_settings_are_absent_from_the_manifest(self):
         """`kubectl apply` overwrites members that its file sets. It keeps a member that was never
         in the file."""
         container, = self.all['DaemonSet', 'varda-edge', 'varda-agent']['spec']['template']['spec']['containers']
@@ -203,7 +203,7 @@ class Manifests(unittest.TestCase):
         self.assertEqual(service['selector'], self.all['Deployment', 'varda-system', 'varda-gateway']['spec']['selector']['matchLabels'])
         self.assertEqual((service['type'], service['ports'][0]['nodePort']), ('NodePort', 30443))
 
-    def test_images_are_those_of_this_version(self):
+    def test_images_have_the_version_of_this_release(self):
         version = re.search(r'project\(varda VERSION (\S+)', (ROOT / 'CMakeLists.txt').read_text()).group(1)
         ours = {'localhost/varda:' + version, 'localhost/varda-serve:' + version}
         for text in (self.text['default'], self.text['namespaced']):

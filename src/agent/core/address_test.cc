@@ -11,7 +11,7 @@ namespace address_test {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(NodeAddress, OneOfThisMachineIsTakenAndAllElseIsRefused) {
+TEST(NodeAddress, OnlyAddressOfThisMachineIsAccepted) {
   EXPECT_TRUE(check_node_address("127.0.0.1", PodsListen::kHere).ok());
   EXPECT_TRUE(check_node_address("127.31.4.9", PodsListen::kHere).ok());
   EXPECT_TRUE(check_node_address("::1", PodsListen::kHere).ok());
@@ -41,14 +41,14 @@ TEST(NodeAddress, OneOfThisMachineIsTakenAndAllElseIsRefused) {
 }
 
 // A kubelet runs the pods there, perhaps at an address that its machine does not have.
-TEST(NodeAddress, WherePodsListenElsewhereAnyThatClientsCanUseIsTaken) {
+TEST(NodeAddress, AnyConnectableAddressIsAcceptedForPodsElsewhere) {
   for (const char* address : {"192.0.2.77", "2001:db8::7", "edge0.example"})
     EXPECT_TRUE(check_node_address(address, PodsListen::kElsewhere).ok()) << address;
   for (const char* address : {"0.0.0.0", "::"})
     EXPECT_FALSE(check_node_address(address, PodsListen::kElsewhere).ok()) << address;
 }
 
-TEST(NodeAddress, TheDrawnOneIsKeptAndComesBackAfterOneThatWasGiven) {
+TEST(NodeAddress, DrawnAddressIsKeptAndReturnsAfterConfiguredAddress) {
   const auto state_store = StateStore::in_memory();
   const auto rng = seeded_rng(1);
   os::testing::MemoryFileSystem fs;
@@ -60,7 +60,7 @@ TEST(NodeAddress, TheDrawnOneIsKeptAndComesBackAfterOneThatWasGiven) {
   EXPECT_THAT(*node_address("", *state_store, *rng, fs), StartsWith("127."));
 }
 
-TEST(AgentAddress, IsDrawnFreeAndKept) {
+TEST(AgentAddress, AddressInUseIsDetectedAndDrawnAddressIsKept) {
   constexpr std::string_view kTable =
       "  sl  local_address rem_address   st\n"
       "   0: 0302017F:1F90 00000000:0000 0A 00000000:00000000\n";

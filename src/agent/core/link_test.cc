@@ -9,7 +9,7 @@ namespace link_test {
 
 using codec::Json;
 
-TEST(AgentStatus, PatchHasTheAgentsMembersOnlyAndNothingIfNothingDiffers) {
+TEST(AgentStatus, PatchOmitsForeignMembersAndUnchangedStatus) {
   api::EdgeNodeStatus wanted;
   wanted.observed_generation = 7;
   wanted.agent_version = "1";

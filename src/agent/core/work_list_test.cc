@@ -93,7 +93,7 @@ TEST_F(WorkLists, AnObjectThatTheNodeJustCreatedKeepsTheEarlierList) {
   EXPECT_EQ(loaded(), "3");
 }
 
-TEST_F(WorkLists, AFullDiskDelaysNoWorkAndIsTriedAgain) {
+TEST_F(WorkLists, FullDiskDelaysNoWorkAndWriteIsRetried) {
   ASSERT_TRUE(store_.accept(node(2, "a")));
   full_ = true;
   EXPECT_TRUE(store_.accept(node(3, "b")));
@@ -103,7 +103,7 @@ TEST_F(WorkLists, AFullDiskDelaysNoWorkAndIsTriedAgain) {
   EXPECT_EQ(loaded(), "3 b");
 }
 
-TEST_F(WorkLists, AnUnreadableListCountsAsNone) {
+TEST_F(WorkLists, UnreadableListIsIgnored) {
   ASSERT_TRUE(state_store_->put("desired", codec::Json::object({{"spec", 7}})).ok());
   WorkListStore restarted(*state_store_);
   EXPECT_FALSE(restarted.load());

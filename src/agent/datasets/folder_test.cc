@@ -64,7 +64,7 @@ class DatasetFolderCounter : public DatasetFolder {
   Counter counter_{{.roots = {root_ / "data"}, .portion_steps = 16}, open_tree(), watch_};
 };
 
-TEST_F(DatasetFolderCounter, GoesOnWhereItWasUntilAllIsLookedAt) {
+TEST_F(DatasetFolderCounter, CountResumesInPortionsUntilComplete) {
   CountOutcome outcome = count();
   for (int portions = 1; outcome.done.result == Result::kPortion; ++portions) {
     ASSERT_EQ(published_.size(), static_cast<std::size_t>(portions));
@@ -87,7 +87,7 @@ TEST_F(DatasetFolderCounter, GoesOnWhereItWasUntilAllIsLookedAt) {
   EXPECT_EQ(outcome.counted->bytes, at_once.bytes);
 }
 
-TEST_F(DatasetFolderCounter, BeginsAnewAfterItWasStoppedOrForgotten) {
+TEST_F(DatasetFolderCounter, StoppedOrForgottenCountRestarts) {
   for (const bool stopped : {true, false}) {
     published_.clear();
     ASSERT_EQ(count().done.result, Result::kPortion);
@@ -106,7 +106,7 @@ TEST_F(DatasetFolderCounter, BeginsAnewAfterItWasStoppedOrForgotten) {
   }
 }
 
-TEST_F(DatasetFolderCounter, AFolderThatGrowsUnderItsHandsSaysSo) {
+TEST_F(DatasetFolderCounter, FolderGrowthDuringCountIsReportedAsInexact) {
   ASSERT_EQ(count().done.result, Result::kPortion);
   put("photos/cats/new.jpg");
   put("photos/dogs/new.jpg");
@@ -172,7 +172,7 @@ class DatasetFolderManager : public DatasetFolder {
   std::vector<runtime::Task> tasks_;
 };
 
-TEST_F(DatasetFolderManager, OthersAreCountedBetweenItsPortions) {
+TEST_F(DatasetFolderManager, OtherDatasetIsCountedBetweenFolderPortions) {
   put("lines");
   want({dataset("photos", "imagefolder"), dataset("lines", "txt")});
   for (int i = 0; i < 100 && !report("lines").samples; ++i) {
@@ -185,7 +185,7 @@ TEST_F(DatasetFolderManager, OthersAreCountedBetweenItsPortions) {
   EXPECT_EQ(report("photos").inexact, "");
 }
 
-TEST_F(DatasetFolderManager, AChangeBetweenPortionsIsSaidAndCountedAgain) {
+TEST_F(DatasetFolderManager, ChangeBetweenPortionsIsReportedAndRecounted) {
   want({dataset("photos", "imagefolder")});
   while (counts_ < 3) ASSERT_TRUE(step());
   put("photos/dogs/new.jpg");
@@ -196,7 +196,7 @@ TEST_F(DatasetFolderManager, AChangeBetweenPortionsIsSaidAndCountedAgain) {
   run_until([&] { return report("photos").samples == 61 && report("photos").inexact.empty(); });
 }
 
-TEST_F(DatasetFolderManager, HowFarItIsIsTold) {
+TEST_F(DatasetFolderManager, ProgressOfRunningCountIsReported) {
   want({dataset("photos", "imagefolder")});
   while (counts_ < 3) ASSERT_TRUE(step());
   clock_.advance(2s);

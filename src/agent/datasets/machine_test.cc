@@ -91,7 +91,7 @@ class DatasetMachine : public ::testing::Test {
   std::jthread thread_;
 };
 
-TEST_F(DatasetMachine, FilesAndFoldersAreFollowedAcrossRestarts) {
+TEST_F(DatasetMachine, FileAndFolderChangesAreCountedAcrossRestarts) {
   append("rows.csv", "1,2\n3,4\n");
   fs::create_directories(root_ / "data/photos/cats");
   append("photos/cats/1.jpg", "x");
@@ -128,7 +128,7 @@ TEST_F(DatasetMachine, FilesAndFoldersAreFollowedAcrossRestarts) {
   expect("late/lines", 2, "Failed");
 }
 
-TEST_F(DatasetMachine, EndsInTheMiddleOfACount) {
+TEST_F(DatasetMachine, RunningCountIsInterruptedByNewListAndStop) {
   std::ofstream big(root_ / "data/big", std::ios::binary);
   big.seekp(std::int64_t{40} << 30);  // a hole uses no space, but takes minutes to read
   big << "end\n";

@@ -154,7 +154,7 @@ class Bench {
   std::vector<runtime::Task> tasks;
 };
 
-TEST(DatasetManager, AWorkListIsAnsweredWithWhatWasCounted) {
+TEST(DatasetManager, EachWorkListGetsOneReportWithCounts) {
   Bench bench;
   bench.tree.put("/data/a", "x,y\n1,2\n3,4\n");
   bench.start();
@@ -188,7 +188,7 @@ TEST(DatasetManager, AWorkListIsAnsweredWithWhatWasCounted) {
   EXPECT_EQ(bench.said.size(), 3U) << "at rest it says nothing";
 }
 
-TEST(DatasetManager, WhatIsAppendedIsToldWithinASecondAndAloneIsRead) {
+TEST(DatasetManager, AppendedRowsAreReportedWithinASecondWithoutFullRead) {
   Bench bench;
   std::string rows;
   while (rows.size() < (4u << 20)) rows += "12,34567\n";
@@ -215,7 +215,7 @@ TEST(DatasetManager, WhatIsAppendedIsToldWithinASecondAndAloneIsRead) {
       << "the checks, a block of the fingerprint, the new rows; never all";
 }
 
-TEST(DatasetManager, ReportsAreWithinASecondAlsoWhenNobodyTellsOfChanges) {
+TEST(DatasetManager, PollingReportsChangesWhenFileWatchIsUnsupported) {
   Bench bench;
   bench.refused = Error(Code::kUnsupported, "a network file system");
   bench.watch.refuse(bench.refused);
@@ -233,7 +233,7 @@ TEST(DatasetManager, ReportsAreWithinASecondAlsoWhenNobodyTellsOfChanges) {
   EXPECT_EQ(bench.said.size(), reports);
 }
 
-TEST(DatasetManager, BytesThatAreReplacedInTheMiddleAreSeenByTheTimeOfTheFile) {
+TEST(DatasetManager, ReplacedBytesAreDetectedByFileTime) {
   Bench bench;
   std::string rows;
   while (rows.size() < (1u << 20)) rows += "12345678\n";
@@ -248,7 +248,7 @@ TEST(DatasetManager, BytesThatAreReplacedInTheMiddleAreSeenByTheTimeOfTheFile) {
   EXPECT_EQ(bench.last().samples, samples + 1);
 }
 
-TEST(DatasetManager, WhatNobodySawIsFoundByTheRecount) {
+TEST(DatasetManager, RecountFindsChangeMissedByIncrementalCount) {
   Bench bench;
   std::string rows;
   while (rows.size() < (1u << 20)) rows += "12345678\n";
@@ -268,7 +268,7 @@ TEST(DatasetManager, WhatNobodySawIsFoundByTheRecount) {
   EXPECT_EQ(bench.last().samples, samples + 2);
 }
 
-TEST(DatasetManager, ThePeriodOfRecountsOutlivesTheAgent) {
+TEST(DatasetManager, RecountPeriodSurvivesAgentRestarts) {
   Bench bench;
   bench.tree.put("/data/a", "1\n");
   bench.start();
@@ -287,7 +287,7 @@ TEST(DatasetManager, ThePeriodOfRecountsOutlivesTheAgent) {
       << "a day of work is over, in parts; of each an eighth of a day at most is not known of";
 }
 
-TEST(DatasetManager, ChangesWhileItIsCountedAreToldAndCountedAgain) {
+TEST(DatasetManager, ChangeDuringCountIsReportedAndRecounted) {
   Bench bench;
   bench.tree.put("/data/a", "1\n2\n");
   int changes = 3;
@@ -305,7 +305,7 @@ TEST(DatasetManager, ChangesWhileItIsCountedAreToldAndCountedAgain) {
   EXPECT_EQ(bench.last().inexact, "");
 }
 
-TEST(DatasetManager, AFailureKeepsTheFiguresAndHealsByItself) {
+TEST(DatasetManager, FailedReadKeepsLastCountAndIsRetried) {
   Bench bench;
   bench.tree.put("/data/a", "1\n2\n");
   bench.start();
@@ -330,7 +330,7 @@ TEST(DatasetManager, AFailureKeepsTheFiguresAndHealsByItself) {
   EXPECT_EQ(bench.last().samples, 3);
 }
 
-TEST(DatasetManager, WhatWillNotDoIsSaidAndNothingIsRead) {
+TEST(DatasetManager, InvalidDatasetFailsWithoutReadingFile) {
   struct Case {
     std::string path, format, header, reason, says;
   };
@@ -357,7 +357,7 @@ TEST(DatasetManager, WhatWillNotDoIsSaidAndNothingIsRead) {
   EXPECT_EQ(bench.tree.bytes_read, 0U);
 }
 
-TEST(DatasetManager, AnotherUidBeginsAnew) {
+TEST(DatasetManager, NewUidDiscardsFormerCount) {
   Bench bench;
   bench.tree.put("/data/a", "1\n");
   bench.start();
@@ -376,7 +376,7 @@ TEST(DatasetManager, AnotherUidBeginsAnew) {
   EXPECT_NE(bench.last().time, time);
 }
 
-TEST(DatasetManager, WhatIsNoLongerWantedLeavesNothing) {
+TEST(DatasetManager, RemovedDatasetLeavesNoRecordOrWatch) {
   Bench bench;
   bench.tree.put("/data/a", "1\n");
   bench.tree.put("/data/b", "1\n");
@@ -399,7 +399,7 @@ TEST(DatasetManager, WhatIsNoLongerWantedLeavesNothing) {
   EXPECT_TRUE(bench.disk->list("/agent/datasets")->empty());
 }
 
-TEST(DatasetManager, WhatWasKnownIsToldBeforeItIsCountedAgain) {
+TEST(DatasetManager, RestartReportsLastCountBeforeRecounting) {
   Bench bench;
   bench.tree.put("/data/a", "1\n2\n");
   bench.start();
@@ -421,7 +421,7 @@ TEST(DatasetManager, WhatWasKnownIsToldBeforeItIsCountedAgain) {
   }
 }
 
-TEST(DatasetManager, AFirstCountInPortionsIsGoneOnWithAfterAKill) {
+TEST(DatasetManager, FirstCountResumesAfterPowerCut) {
   Bench bench;
   std::string rows;
   while (rows.size() < (8u << 20)) rows += "12345678\n";
@@ -449,7 +449,7 @@ TEST(DatasetManager, AFirstCountInPortionsIsGoneOnWithAfterAKill) {
   EXPECT_LT(bench.tree.bytes_read, rows.size() + 7 * 1'400'000U) << "not from the beginning";
 }
 
-TEST(DatasetManager, AFileWrittenToBetweenPortionsIsCountedAgain) {
+TEST(DatasetManager, FileChangedBetweenPortionsIsRecounted) {
   Bench bench;
   std::string rows;
   while (rows.size() < (4u << 20)) rows += "12345678\n";
@@ -471,7 +471,7 @@ TEST(DatasetManager, AFileWrittenToBetweenPortionsIsCountedAgain) {
   EXPECT_EQ(bench.last().inexact, "");
 }
 
-TEST(DatasetManager, ADiskThatIsFullCostsNoReport) {
+TEST(DatasetManager, FullDiskDelaysRecordButNotReport) {
   Bench bench;
   bench.tree.put("/data/a", "1\n");
   bench.disk->set_capacity(0);
@@ -484,7 +484,7 @@ TEST(DatasetManager, ADiskThatIsFullCostsNoReport) {
   EXPECT_EQ(bench.disk->list("/agent/datasets")->size(), 1U) << "tried again";
 }
 
-TEST(DatasetManager, AStateOnDiskThatCannotBeReadIsNotOverwritten) {
+TEST(DatasetManager, UnreadableStateOnDiskIsNotOverwritten) {
   Bench bench;
   bench.state_bytes_max = 0;
   bench.tree.put("/data/a", "1\n2\n");
@@ -514,7 +514,7 @@ TEST(DatasetManager, AStateOnDiskThatCannotBeReadIsNotOverwritten) {
   EXPECT_EQ(record().state, state);
 }
 
-TEST(DatasetManager, ADamagedRecordIsCountedAnew) {
+TEST(DatasetManager, DatasetWithDamagedRecordIsRecounted) {
   Bench bench;
   bench.tree.put("/data/a", "1\n2\n");
   bench.start();
@@ -575,7 +575,7 @@ std::string random_rows(Rng& rng, const std::string& format) {
   return out;
 }
 
-TEST_P(DatasetHistory, EndsWithTheTruthWhateverHappens) {
+TEST_P(DatasetHistory, ReportMatchesFileAfterRandomEvents) {
   const std::string format = GetParam();
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

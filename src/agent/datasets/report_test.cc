@@ -26,7 +26,7 @@ dataset::Counted counted(std::map<std::string, std::uint64_t> classes = {},
   return out;
 }
 
-TEST(DatasetReport, ClassesBeyondWhatAStatusTakesAreASum) {
+TEST(DatasetReport, ClassesBeyondTheLimitAreSummed) {
   std::map<std::string, std::uint64_t> classes;
   for (int i = 100; i < 200; ++i) classes["class " + std::to_string(i)] = 2;
   api::EdgeDatasetReport report;
@@ -37,7 +37,7 @@ TEST(DatasetReport, ClassesBeyondWhatAStatusTakesAreASum) {
   EXPECT_EQ(report.further_classes, 36 * 2 + 7);
 }
 
-TEST(DatasetReport, NamesOfAnyBytesBecomeNamesThatAStatusTakes) {
+TEST(DatasetReport, ClassNamesBecomeValidAndUnique) {
   const std::string longest(256, 'x'), wide = longest + "\xC3\xA4";
   api::EdgeDatasetReport report;
   put_figures(
@@ -52,7 +52,7 @@ TEST(DatasetReport, NamesOfAnyBytesBecomeNamesThatAStatusTakes) {
   EXPECT_EQ(report.further_classes, 1);
 }
 
-TEST(DatasetReport, TimeIsWhenTheDataWasFoundChanged) {
+TEST(DatasetReport, TimeChangesOnlyWithTheFingerprint) {
   api::EdgeDatasetReport report;
   put_figures(counted(), 64, kNow, report);
   EXPECT_EQ(report.time, "2024-12-18T00:00:00Z");
@@ -94,7 +94,7 @@ TEST(DatasetReport, TextIsCutBetweenCharactersAndIsAlwaysUtf8) {
   for (const Case& one : cases) EXPECT_EQ(fit(one.text, one.max), one.expected) << one.text;
 }
 
-TEST(DatasetReport, FailuresSayWhichPathAndWhatIsAllowed) {
+TEST(DatasetReport, FailureNamesPathAndAllowedRoots) {
   struct Case {
     std::string claim, path;
     std::vector<os::Path> roots;
@@ -177,7 +177,7 @@ TEST(DatasetReport, FailuresSayWhichPathAndWhatIsAllowed) {
   EXPECT_EQ(refusal_of("/data/a", {"/data"}).reason, "");
 }
 
-TEST(DatasetReport, AStatusOfTheMostDatasetsIsOneThatTheServerTakes) {
+TEST(DatasetReport, StatusWithMostDatasetsPassesValidation) {
   const std::string path = "/" + std::string(4094, 'p');
   std::map<std::string, std::uint64_t> classes;
   for (int i = 0; i < 10'000; ++i) classes[std::to_string(i) + std::string(250, 'c')] = 1;

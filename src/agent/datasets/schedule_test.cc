@@ -34,7 +34,7 @@ class DatasetScheduleTest : public ::testing::Test {
   Schedule schedule{Times()};
 };
 
-TEST_F(DatasetScheduleTest, ANewOneIsCountedAtOnceAndWholly) {
+TEST_F(DatasetScheduleTest, NewDatasetIsFullyCountedAtOnce) {
   schedule.add(1, 0s, std::nullopt, kStart);
   ASSERT_LE(*schedule.next(), kStart);
   const auto job = schedule.take(kStart);
@@ -43,7 +43,7 @@ TEST_F(DatasetScheduleTest, ANewOneIsCountedAtOnceAndWholly) {
   EXPECT_FALSE(schedule.next()) << "while it is busy";
 }
 
-TEST_F(DatasetScheduleTest, OneOfAFormerLifeGoesOnWhereItStopped) {
+TEST_F(DatasetScheduleTest, RestoredDatasetKeepsItsRecountAge) {
   schedule.add(1, 0s, 23h, kStart);
   EXPECT_EQ(schedule.take(kStart)->work, Work::kCount);
   schedule.done(1, {.watched = true}, kStart);
@@ -53,7 +53,7 @@ TEST_F(DatasetScheduleTest, OneOfAFormerLifeGoesOnWhereItStopped) {
   EXPECT_EQ(late.take(kStart)->work, Work::kRecount);
 }
 
-TEST_F(DatasetScheduleTest, AChangeWaitsForQuietButNotForEver) {
+TEST_F(DatasetScheduleTest, ChangeIsCountedAfterQuietOrMaximumDelay) {
   counted(1);
   schedule.changed(1, kStart + 5s);
   EXPECT_EQ(schedule.next(), kStart + 5200ms);
@@ -68,7 +68,7 @@ TEST_F(DatasetScheduleTest, AChangeWaitsForQuietButNotForEver) {
   expect_next(kStart + 5850ms, Work::kCount);
 }
 
-TEST_F(DatasetScheduleTest, LooksAreAsRareAsWhatIsToldAllows) {
+TEST_F(DatasetScheduleTest, LookPeriodDependsOnWatchFolderAndDuration) {
   struct Case {
     bool watched, folder;
     Duration took, next;
@@ -86,7 +86,7 @@ TEST_F(DatasetScheduleTest, LooksAreAsRareAsWhatIsToldAllows) {
   }
 }
 
-TEST_F(DatasetScheduleTest, WhoCountsForLongRestsTwiceAsLong) {
+TEST_F(DatasetScheduleTest, LongCountDelaysNextByTwiceItsDuration) {
   schedule.add(1, 0s, std::nullopt, kStart);
   ASSERT_TRUE(schedule.take(kStart));
   schedule.done(1, {.whole = true, .folder = true, .watched = true, .took = 5s}, kStart + 5s);
@@ -94,7 +94,7 @@ TEST_F(DatasetScheduleTest, WhoCountsForLongRestsTwiceAsLong) {
   expect_next(kStart + 15s, Work::kCount);
 }
 
-TEST_F(DatasetScheduleTest, EveryByteIsReadAgainAfterThePeriod) {
+TEST_F(DatasetScheduleTest, RecountRunsAfterEachPeriod) {
   counted(1);
   schedule.set_recount(1, 30s);
   expect_next(kStart + 30s, Work::kRecount);
@@ -109,13 +109,13 @@ TEST_F(DatasetScheduleTest, EveryByteIsReadAgainAfterThePeriod) {
   expect_next(kStart + 73s, Work::kRecount);
 }
 
-TEST_F(DatasetScheduleTest, PeriodsBeyondAllTimeAreTakenAsVeryLong) {
+TEST_F(DatasetScheduleTest, MaximumRecountPeriodDoesNotOverflow) {
   counted(1);
   schedule.set_recount(1, std::chrono::seconds::max());
   expect_next(kStart + 60s, Work::kLook);
 }
 
-TEST_F(DatasetScheduleTest, PortionsLetOthersInBetween) {
+TEST_F(DatasetScheduleTest, OtherDatasetRunsBetweenPortions) {
   schedule.add(1, 0s, std::nullopt, kStart);
   ASSERT_EQ(schedule.take(kStart)->id, 1U);
   schedule.add(2, 0s, std::nullopt, kStart + 1s);
@@ -128,7 +128,7 @@ TEST_F(DatasetScheduleTest, PortionsLetOthersInBetween) {
   EXPECT_EQ(again->work, Work::kRecount) << "still the same";
 }
 
-TEST_F(DatasetScheduleTest, WhatHappensToAFolderBetweenItsPortionsIsNotForgotten) {
+TEST_F(DatasetScheduleTest, ChangeBetweenPortionsRecountsFolderButNotFile) {
   for (const bool folder : {false, true}) {
     const Schedule::Id id = folder ? 2 : 1;
     schedule.add(id, 0s, std::nullopt, kStart);
@@ -148,7 +148,7 @@ TEST_F(DatasetScheduleTest, WhatHappensToAFolderBetweenItsPortionsIsNotForgotten
   }
 }
 
-TEST_F(DatasetScheduleTest, AFolderRestsFromAllOfItsPortions) {
+TEST_F(DatasetScheduleTest, FolderDelayCoversAllPortionsOfTheCount) {
   schedule.add(1, 0s, std::nullopt, kStart);
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(schedule.take(kStart));
@@ -160,7 +160,7 @@ TEST_F(DatasetScheduleTest, AFolderRestsFromAllOfItsPortions) {
   expect_next(kStart + 30s, Work::kCount);  // twice 15 s
 }
 
-TEST_F(DatasetScheduleTest, OneThatIsGoneIsNothingToAnybody) {
+TEST_F(DatasetScheduleTest, RemovedDatasetIsIgnored) {
   counted(1);
   schedule.changed(1, kStart);
   ASSERT_TRUE(schedule.take(kStart + 200ms));

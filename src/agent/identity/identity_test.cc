@@ -66,7 +66,7 @@ class IdentityTest : public ::testing::Test {
   Cloud cloud_{clock_};
 };
 
-TEST_F(IdentityTest, FirstStartEnrolsAndLaterOnesNeedNeitherTokenNorNetwork) {
+TEST_F(IdentityTest, FirstStartEnrolsAndRestartNeedsNoTokenOrNetwork) {
   const std::string token = cloud_.token("line7");
   {
     const auto identity = open(" " + token + "\n");
@@ -98,7 +98,7 @@ TEST_F(IdentityTest, FirstStartEnrolsAndLaterOnesNeedNeitherTokenNorNetwork) {
   EXPECT_EQ(file("cert.pem"), certificate);
 }
 
-TEST_F(IdentityTest, EnrolsAtLastHoweverLongThereIsNoNetwork) {
+TEST_F(IdentityTest, EnrolmentIsRetriedWithBackoffUntilGatewayAnswers) {
   const auto identity = open(cloud_.token("line7"));
   std::vector<std::chrono::milliseconds> waits;
   for (const Cloud::Link link :
@@ -123,14 +123,14 @@ TEST_F(IdentityTest, EnrolsAtLastHoweverLongThereIsNoNetwork) {
   EXPECT_EQ(asked(**identity), "200 line7");
 }
 
-TEST_F(IdentityTest, GatewayThatIsBusySaysWhenToAskAgain) {
+TEST_F(IdentityTest, BusyGatewaySetsRetryTime) {
   const auto identity = open(cloud_.token("line7"));
   cloud_.link(Cloud::Link::kServesNobody);
   ASSERT_FALSE((*identity)->step(ctx_).ok());
   EXPECT_GE((*identity)->due() - clock_.now(), 5s);  // 7 s ± 25 %
 }
 
-TEST_F(IdentityTest, ATokenThatIsStillToComeIsWaitedFor) {
+TEST_F(IdentityTest, MissingTokenFileIsPolledWithoutBackoff) {
   Options options;
   options.node_name = "line7";
   options.gateway = kUrl;
@@ -153,7 +153,7 @@ TEST_F(IdentityTest, ATokenThatIsStillToComeIsWaitedFor) {
   EXPECT_EQ(asked(*identity), "200 line7");
 }
 
-TEST_F(IdentityTest, RefusalEndsTheEnrolmentAndSaysWhatToDo) {
+TEST_F(IdentityTest, RefusedTokenEndsEnrolmentAndErrorNamesCommand) {
   const std::string used = cloud_.token("line7"), expired = cloud_.token("line7", 1h);
   const std::string other = *net::make_csr(*net::make_key(), "line7");
   net::Request request;
@@ -175,7 +175,7 @@ TEST_F(IdentityTest, RefusalEndsTheEnrolmentAndSaysWhatToDo) {
   }
 }
 
-TEST_F(IdentityTest, TokensThatCannotServeAreNamedAtOnce) {
+TEST_F(IdentityTest, InvalidTokenFailsEnrolmentAtOnce) {
   const struct {
     std::string token, said;
   } cases[] = {
@@ -195,7 +195,7 @@ TEST_F(IdentityTest, TokensThatCannotServeAreNamedAtOnce) {
   }
 }
 
-TEST_F(IdentityTest, IdentityOfAnotherNodeIsNotTaken) {
+TEST_F(IdentityTest, IdentityOfAnotherNodeIsRefused) {
   ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
   const auto other = open("", "line8");
   ASSERT_FALSE(other.ok());
@@ -203,7 +203,7 @@ TEST_F(IdentityTest, IdentityOfAnotherNodeIsNotTaken) {
       << other.error();
 }
 
-TEST_F(IdentityTest, TornDirectoriesAreNamed) {
+TEST_F(IdentityTest, DamagedIdentityFileIsNamedInError) {
   ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
   const std::string key = file("key.pem"), ca = file("ca.pem"), certificate = file("cert.pem");
   const struct {
@@ -230,7 +230,7 @@ TEST_F(IdentityTest, TornDirectoriesAreNamed) {
   EXPECT_TRUE(open().ok());
 }
 
-TEST_F(IdentityTest, RenewsAfterTwoThirdsOfItsLifeAndNewRequestsUseIt) {
+TEST_F(IdentityTest, CertificateRenewsAtTwoThirdsAndServesNewRequests) {
   const auto identity = open(cloud_.token("line7"));
   ASSERT_TRUE((*identity)->enrol(ctx_).ok());
   const auto first = *(*identity)->facts();
@@ -250,7 +250,7 @@ TEST_F(IdentityTest, RenewsAfterTwoThirdsOfItsLifeAndNewRequestsUseIt) {
   EXPECT_EQ((*open())->facts()->sha256, second.sha256);
 }
 
-TEST_F(IdentityTest, StartsOfManyNodesDoNotRenewTogether) {
+TEST_F(IdentityTest, RenewalTimesAreSpreadAcrossStarts) {
   std::set<Duration> waits;
   ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
   for (int i = 0; i < 20; ++i) waits.insert((*open())->due() - clock_.now());
@@ -258,7 +258,7 @@ TEST_F(IdentityTest, StartsOfManyNodesDoNotRenewTogether) {
   EXPECT_GE(*waits.rbegin() - *waits.begin(), 24h);
 }
 
-TEST_F(IdentityTest, RenewalThatFailsIsTriedOnWithTheOldCertificateAndBeyondItsEnd) {
+TEST_F(IdentityTest, FailedRenewalIsRetriedEvenAfterExpiry) {
   const auto identity = open(cloud_.token("line7"));
   ASSERT_TRUE((*identity)->enrol(ctx_).ok());
   cloud_.link(Cloud::Link::kDown);
@@ -279,7 +279,7 @@ TEST_F(IdentityTest, RenewalThatFailsIsTriedOnWithTheOldCertificateAndBeyondItsE
   EXPECT_EQ(asked(**identity), "200 line7");
 }
 
-TEST_F(IdentityTest, BeyondTheGraceANewTokenLetsTheSameDirectoryInAgain) {
+TEST_F(IdentityTest, NewTokenReenrolsNodeAfterGracePeriod) {
   ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
   clock_.advance(24h * 200);
   {
@@ -295,7 +295,7 @@ TEST_F(IdentityTest, BeyondTheGraceANewTokenLetsTheSameDirectoryInAgain) {
   EXPECT_EQ(asked(**identity), "200 line7");
 }
 
-TEST_F(IdentityTest, ACertificateOfAnotherLayerIsReplacedByANewToken) {
+TEST_F(IdentityTest, NewTokenReplacesCertificateOfAnotherLayer) {
   ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
   const std::string key = *net::key_sha256(file("key.pem"));
   ASSERT_TRUE(
@@ -316,7 +316,7 @@ TEST_F(IdentityTest, ACertificateOfAnotherLayerIsReplacedByANewToken) {
   EXPECT_EQ((*identity)->facts()->organizational_units, std::vector<std::string>{"edge"});
 }
 
-TEST_F(IdentityTest, RevokedNodeIsRefusedUntilItsMarkGoes) {
+TEST_F(IdentityTest, RevokedNodeIsRefusedUntilAnnotationIsRemoved) {
   const auto identity = open(cloud_.token("line7"));
   ASSERT_TRUE((*identity)->enrol(ctx_).ok());
   cloud_.annotate("line7", "true");
@@ -327,7 +327,7 @@ TEST_F(IdentityTest, RevokedNodeIsRefusedUntilItsMarkGoes) {
   EXPECT_TRUE((*identity)->step(ctx_).ok());
 }
 
-TEST_F(IdentityTest, NodeThatBelievesItIs1970EnrolsAndRenews) {
+TEST_F(IdentityTest, NodeWithClockAt1970EnrolsAndRenews) {
   ManualClock wrong;
   wrong.set_wall(WallTime());
   {
@@ -353,7 +353,7 @@ TEST_F(IdentityTest, NodeThatBelievesItIs1970EnrolsAndRenews) {
   EXPECT_EQ(asked(*identity.value()), "200 line7");
 }
 
-TEST_F(IdentityTest, ClockThatIsYearsAheadDoesNotRenewWithoutPause) {
+TEST_F(IdentityTest, ClockYearsAheadCausesNoRenewalLoop) {
   ManualClock wrong;
   wrong.set_wall(clock_.wall() + 24h * 2000);
   const auto identity = open_with(wrong, cloud_.token("line7"));
@@ -366,7 +366,7 @@ TEST_F(IdentityTest, ClockThatIsYearsAheadDoesNotRenewWithoutPause) {
             24h * 59);  // ... and the answer proves that the clock is wrong
 }
 
-TEST_F(IdentityTest, CertificateThatTheGatewayNoLongerTakesIsRenewedAtOnceWhateverTheClockSays) {
+TEST_F(IdentityTest, RejectedCertificateIsRenewedAtOnceDespiteNodeClock) {
   ManualClock stopped;  // stands at the time of the enrolment, like a machine without a battery
   stopped.set_wall(clock_.wall());
   ASSERT_TRUE((*open_with(stopped, cloud_.token("line7")))->enrol(ctx_).ok());
@@ -380,7 +380,7 @@ TEST_F(IdentityTest, CertificateThatTheGatewayNoLongerTakesIsRenewedAtOnceWhatev
   EXPECT_GT((*identity)->due(), stopped.now() + 24h * 30);
 }
 
-TEST_F(IdentityTest, GatewayThatSays401ForEverIsNotAskedForEver) {
+TEST_F(IdentityTest, Repeated401DoesNotShortenRenewalBackoff) {
   const auto identity = open(cloud_.token("line7"));
   ASSERT_TRUE((*identity)->enrol(ctx_).ok());
   clock_.advance(24h * 91);
@@ -396,7 +396,7 @@ TEST_F(IdentityTest, GatewayThatSays401ForEverIsNotAskedForEver) {
   EXPECT_EQ(cloud_.requests(), before + 5);
 }
 
-TEST_F(IdentityTest, AnswersThatAreNotWhatWasAskedForChangeNothing) {
+TEST_F(IdentityTest, InvalidEnrolmentAnswerChangesNothing) {
   const std::string key = *net::make_key();
   const net::KeyPair ca = *net::make_ca("edge-ca", 24h);
   const auto certificate = [&](const std::string& node, const std::string& csr,
@@ -456,7 +456,7 @@ TEST_F(IdentityTest, AnswersThatAreNotWhatWasAskedForChangeNothing) {
   }
 }
 
-TEST_F(IdentityTest, FullDiskDelaysTheIdentityAndLosesNoToken) {
+TEST_F(IdentityTest, FullDiskDelaysEnrolmentAndTokenStaysValid) {
   const std::string token = cloud_.token("line7");
   for (const char* call : {"open", "write", "sync", "rename", "sync_directory"}) {
     const auto identity = open(token);
@@ -501,7 +501,7 @@ net::Response issue(const gateway::Authority& authority, TokenState& state, Wall
 }
 
 /// One life of a node: enrolment and renewals, with a power cut at any call.
-TEST(IdentityCrash, PowerCutLeavesNoIdentityOrAWholeOneAndTheTokenStaysGood) {
+TEST(IdentityCrash, PowerCutLeavesWholeOrNoIdentityAndTokenStaysValid) {
   using os::testing::CrashCampaign;
   using os::testing::CrashingFileSystem;
   const auto authority = *gateway::Authority::of(*net::make_ca("edge-ca", 24h * 3650));

@@ -67,7 +67,7 @@ class IdentityOverTls : public ::testing::Test {
   std::unique_ptr<net::Server> server_;
 };
 
-TEST_F(IdentityOverTls, NodeEnrolsByTheDigestInItsTokenAndIsKnownByItsCertificate) {
+TEST_F(IdentityOverTls, NodeEnrolsByPinnedDigestAndAuthenticatesByCertificate) {
   const auto identity = open(*server_, cloud_.token("line7"));
   ASSERT_TRUE(identity->enrol(ctx_).ok());
   EXPECT_EQ(asked(*server_, identity->transport()), "200 line7");
@@ -78,7 +78,7 @@ TEST_F(IdentityOverTls, NodeEnrolsByTheDigestInItsTokenAndIsKnownByItsCertificat
   EXPECT_EQ(asked(*server_, open(*server_, "")->transport()), "200 line7");
 }
 
-TEST_F(IdentityOverTls, OneInTheMiddleIsNotToldTheToken) {
+TEST_F(IdentityOverTls, TokenIsNotSentToServerOfAnotherCa) {
   const auto other = *gateway::Authority::of(*net::make_ca("edge-ca", 24h));
   net::Server::Options options;
   options.tls = *other.server({});
@@ -102,7 +102,7 @@ TEST_F(IdentityOverTls, OneInTheMiddleIsNotToldTheToken) {
   EXPECT_EQ(heard, 0);
 }
 
-TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
+TEST_F(IdentityOverTls, OnlyNodeCertificatesOfTheCaAreAccepted) {
   const std::string& ca = cloud_.authority().ca_pem();
   const auto as = [&](const net::KeyPair& pair) {
     const auto client = net::make_client({.tls = {.ca_pem = ca,
@@ -140,7 +140,7 @@ TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
   EXPECT_EQ(as(*net::make_certificate(edge_ca, request)).find("200"), std::string::npos);
 }
 
-TEST_F(IdentityOverTls, NodeWhoseClockFellBackReachesItsGateway) {
+TEST_F(IdentityOverTls, NodeWithClockOneYearBehindEnrols) {
   // The node's certificate starts a year after this machine's clock, as if the node were a year
   // behind.
   ManualClock cloud_clock;
@@ -157,7 +157,7 @@ TEST_F(IdentityOverTls, NodeWhoseClockFellBackReachesItsGateway) {
   EXPECT_GT(identity->facts()->not_before, clock_.wall() + 24h * 364);
 }
 
-TEST_F(IdentityOverTls, RunRenewsWhileAStreamStaysOpen) {
+TEST_F(IdentityOverTls, RenewalKeepsAnOpenWatch) {
   // A watch that was opened with the first certificate stays open after the renewal.
   struct Pipe {
     Mutex mutex;

@@ -31,7 +31,7 @@ TEST_F(DownloadProgressTest, NothingIsDueWhileNothingIsDownloaded) {
   EXPECT_EQ(progress.due(), std::nullopt);
 }
 
-TEST_F(DownloadProgressTest, ADownloadIsToldOfOnceItHasTakenThePeriod) {
+TEST_F(DownloadProgressTest, ProgressIsReportedAfterOnePeriod) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
   progress.publish_reports(at(9));
@@ -43,7 +43,7 @@ TEST_F(DownloadProgressTest, ADownloadIsToldOfOnceItHasTakenThePeriod) {
   EXPECT_EQ(published("a"), "0/0");
 }
 
-TEST_F(DownloadProgressTest, FiguresStayAsToldUntilThePeriodIsOver) {
+TEST_F(DownloadProgressTest, ReportedProgressIsConstantWithinAPeriod) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
   progress.publish_reports(at(12));
@@ -55,7 +55,7 @@ TEST_F(DownloadProgressTest, FiguresStayAsToldUntilThePeriodIsOver) {
   EXPECT_EQ(published("a"), "8/100");
 }
 
-TEST_F(DownloadProgressTest, AllDownloadsAreToldOfAtOnce) {
+TEST_F(DownloadProgressTest, ProgressOfAllDownloadsIsReportedTogether) {
   progress.started(job("a"), at(0));
   progress.started(job("b"), at(4));
   progress.note(job("a"), 1, 10);
@@ -68,14 +68,14 @@ TEST_F(DownloadProgressTest, AllDownloadsAreToldOfAtOnce) {
   EXPECT_EQ(published("b"), "2/0");
 }
 
-TEST_F(DownloadProgressTest, APeerThatSendsNothingIsToldNothingOf) {
+TEST_F(DownloadProgressTest, DownloadWithoutBytesHasNoProgress) {
   progress.started(job("a"), at(0));
   progress.publish_reports(at(10));
   EXPECT_EQ(published("a"), "0/0");
   EXPECT_EQ(progress.due(), at(20));
 }
 
-TEST_F(DownloadProgressTest, AnotherAttemptIsDownloadingAndKeepsTheLastFailure) {
+TEST_F(DownloadProgressTest, RetryShowsDownloadingAndLastFailureMessage) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
   std::map<JobKey, JobReport> jobs{
@@ -90,7 +90,7 @@ TEST_F(DownloadProgressTest, AnotherAttemptIsDownloadingAndKeepsTheLastFailure) 
   EXPECT_EQ(jobs.begin()->second.message, "connection refused");
 }
 
-TEST_F(DownloadProgressTest, OnlyWhatIsDownloadingHasFigures) {
+TEST_F(DownloadProgressTest, OnlyRunningDownloadsHaveProgress) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
   progress.note(job("stranger"), 1, 2);
@@ -99,7 +99,7 @@ TEST_F(DownloadProgressTest, OnlyWhatIsDownloadingHasFigures) {
   EXPECT_EQ(published("stranger"), "0/0");
 }
 
-TEST_F(DownloadProgressTest, ANewAttemptBeginsAnew) {
+TEST_F(DownloadProgressTest, NewAttemptResetsProgress) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
   progress.publish_reports(at(10));

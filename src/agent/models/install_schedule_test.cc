@@ -32,7 +32,7 @@ class InstallScheduleTest : public ::testing::Test {
   InstallSchedule schedule{RetryPolicy{}};
 };
 
-TEST_F(InstallScheduleTest, MostUrgentFirstAndEachOnce) {
+TEST_F(InstallScheduleTest, JobsRunOnceAndInOrderOfUrgency) {
   (void)schedule.set_wanted({job("target"), job("a"), job("b")}, now);
   EXPECT_EQ(schedule.take(now), job("target"));
   EXPECT_EQ(schedule.take(now), job("a"));
@@ -41,7 +41,7 @@ TEST_F(InstallScheduleTest, MostUrgentFirstAndEachOnce) {
   EXPECT_EQ(schedule.reports().at(job("a")).state, JobReport::State::kDownloading);
 }
 
-TEST_F(InstallScheduleTest, WhereThereAreOthersToAskWhatFailedIsTriedAtOnce) {
+TEST_F(InstallScheduleTest, NewSourcesRetryFailedDownloadAtOnce) {
   (void)schedule.set_wanted({job("a"), job("b")}, now);
   fails_after(Duration(0), Reason::kDownloadFailed);
   fails_after(Duration(0), Reason::kUnsafeArchive);
@@ -62,7 +62,7 @@ TEST_F(InstallScheduleTest, TransientFailuresBackOffUpToFiveMinutesForEver) {
   }
 }
 
-TEST_F(InstallScheduleTest, WhatTheSourcesAskForIsWaitedForUpToFiveMinutes) {
+TEST_F(InstallScheduleTest, RetryAfterIsHonouredUpToFiveMinutes) {
   (void)schedule.set_wanted({job("a")}, now);
   for (const auto& [asked, waited] :
        {std::pair{seconds(90), seconds(90)}, std::pair{seconds(3600), seconds(300)}}) {
@@ -75,7 +75,7 @@ TEST_F(InstallScheduleTest, WhatTheSourcesAskForIsWaitedForUpToFiveMinutes) {
   }
 }
 
-TEST_F(InstallScheduleTest, WhatTimeMayHealIsTriedHourly) {
+TEST_F(InstallScheduleTest, DigestMismatchAndForbiddenSourceAreRetriedHourly) {
   for (const Reason reason : {Reason::kDigestMismatch, Reason::kSourceForbidden}) {
     (void)schedule.set_wanted({job("a")}, now);
     fails_after(Duration(0), reason);
@@ -85,7 +85,7 @@ TEST_F(InstallScheduleTest, WhatTimeMayHealIsTriedHourly) {
   }
 }
 
-TEST_F(InstallScheduleTest, WhatOnlyAChangeHealsWaitsForOne) {
+TEST_F(InstallScheduleTest, UnsafeOrBadArchiveIsRetriedOnlyAfterJobChange) {
   for (const Reason reason : {Reason::kUnsafeArchive, Reason::kBadLayout}) {
     (void)schedule.set_wanted({job("a")}, now);
     fails_after(Duration(0), reason);
@@ -101,7 +101,7 @@ TEST_F(InstallScheduleTest, WhatOnlyAChangeHealsWaitsForOne) {
   }
 }
 
-TEST_F(InstallScheduleTest, FailedStaysFailedWhileItIsTriedAgain) {
+TEST_F(InstallScheduleTest, FailedJobStaysFailedDuringRetry) {
   (void)schedule.set_wanted({job("a")}, now);
   fails_after(Duration(0), Reason::kDownloadFailed);
   now = *schedule.next();
@@ -113,7 +113,7 @@ TEST_F(InstallScheduleTest, FailedStaysFailedWhileItIsTriedAgain) {
   EXPECT_EQ(schedule.next(), std::nullopt);
 }
 
-TEST_F(InstallScheduleTest, JobNoLongerWantedIsStoppedAndMayComeBack) {
+TEST_F(InstallScheduleTest, UnwantedJobIsCancelledAndMayReturn) {
   (void)schedule.set_wanted({job("a")}, now);
   ASSERT_TRUE(schedule.take(now));
   EXPECT_EQ(schedule.set_wanted({}, now), std::vector<JobKey>{job("a")});
@@ -123,7 +123,7 @@ TEST_F(InstallScheduleTest, JobNoLongerWantedIsStoppedAndMayComeBack) {
   EXPECT_EQ(schedule.take(now), job("a"));
 }
 
-TEST_F(InstallScheduleTest, WhatWasReadyAndIsDamagedIsInstalledOnceMore) {
+TEST_F(InstallScheduleTest, DamagedReadyJobIsInstalledAgain) {
   (void)schedule.set_wanted({job("a"), job("b")}, now);
   for (const char* name : {"a", "b"}) {
     (void)schedule.take(now);
@@ -137,7 +137,7 @@ TEST_F(InstallScheduleTest, WhatWasReadyAndIsDamagedIsInstalledOnceMore) {
   EXPECT_EQ(schedule.take(now), std::nullopt) << "it runs already";
 }
 
-TEST_F(InstallScheduleTest, FormerLifeIsRemembered) {
+TEST_F(InstallScheduleTest, PersistedResultsAreRestored) {
   (void)schedule.set_wanted({job("unsafe"), job("offline"), job("there")}, now);
   schedule.set_failed(job("unsafe"), Reason::kUnsafeArchive, "bomb", now);
   schedule.set_failed(job("offline"), Reason::kDownloadFailed, "refused", now);

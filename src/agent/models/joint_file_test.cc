@@ -155,7 +155,7 @@ class JointFile : public ::testing::Test {
   std::vector<runtime::Task> tasks;
 };
 
-TEST_F(JointFile, IsThereBeforeTheFirstTargetAndFollowsTheWorkList) {
+TEST_F(JointFile, FileIsWrittenBeforeFirstTargetAndFollowsWorkList) {
   bool in_order = true;
   fs.on_call([&](std::string_view call, const os::Path& path) -> Status {
     if (call == "rename" && path.filename() == ".new-line" && target().empty() && file().empty() &&
@@ -180,7 +180,7 @@ TEST_F(JointFile, IsThereBeforeTheFirstTargetAndFollowsTheWorkList) {
   EXPECT_TRUE(tree->keys()->empty());
 }
 
-TEST_F(JointFile, StaysOverRestartsWithoutALinkAndIsNotWrittenWhenItIsTheSame) {
+TEST_F(JointFile, UnchangedFileIsNotRewrittenAndLostFileIsRestored) {
   want(R"({"version": 1, "tiers": []})");
   const std::uint64_t before = inode();
   want(R"({"tiers": [], "version": 1})");
@@ -194,7 +194,7 @@ TEST_F(JointFile, StaysOverRestartsWithoutALinkAndIsNotWrittenWhenItIsTheSame) {
   EXPECT_EQ(target(), "3");
 }
 
-TEST_F(JointFile, ThatAFullDiskRefusesKeepsTheFirstVersionBackAndIsTriedAgain) {
+TEST_F(JointFile, FullDiskDelaysFirstVersionUntilFileIsWritten) {
   fs.on_call([](std::string_view call, const os::Path& path) -> Status {
     return call == "write" && path.filename() == ".new-line"
                ? Status(Error(Code::kExhausted, "no space left on device"))
@@ -212,7 +212,7 @@ TEST_F(JointFile, ThatAFullDiskRefusesKeepsTheFirstVersionBackAndIsTriedAgain) {
   EXPECT_EQ(file(), "{\"version\":1}\n");
 }
 
-TEST_F(JointFile, AChangedOneThatAFullDiskRefusesLeavesTheOldOneInForceAndSaysSo) {
+TEST_F(JointFile, FullDiskKeepsOldFileAndReportsDiskFull) {
   want(R"({"version": 1})");
   fs.on_call([](std::string_view call, const os::Path&) -> Status {
     return call == "write" ? Status(Error(Code::kExhausted, "no space left on device")) : Status();
@@ -227,7 +227,7 @@ TEST_F(JointFile, AChangedOneThatAFullDiskRefusesLeavesTheOldOneInForceAndSaysSo
   EXPECT_EQ(file(), "{\"version\":2}\n");
 }
 
-TEST_F(JointFile, ThatIsTooLargeIsRefusedAndTheOldOneStays) {
+TEST_F(JointFile, OversizedFileIsRefusedAndOldFileStays) {
   want(R"({"version": 1})");
   want("{\"version\": 2, \"service\": \"" + std::string(Manager::kJointBytesMax, 'x') + "\"}");
   EXPECT_EQ(file(), "{\"version\":1}\n");
@@ -237,7 +237,7 @@ TEST_F(JointFile, ThatIsTooLargeIsRefusedAndTheOldOneStays) {
   EXPECT_EQ(file(), "{\"version\":3}\n");
 }
 
-TEST_F(JointFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
+TEST_F(JointFile, ServerCountersAreReportedAndSurviveAgentRestart) {
   http.joint =
       R"({"instance": "a", "counters": {"inferences": 3, "answered": {"edge": 3}}, "tiers": [{"name": "edge", "state": "Ready"}]})";
   want(R"({"version": 1})", "3", Server::kUrl);
@@ -281,7 +281,7 @@ TEST_F(JointFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
   EXPECT_TRUE(published.models[0].joint.is_null());
 }
 
-TEST_F(JointFile, WhatItsServerCountedLastIsKeptWhenTheAgentEnds) {
+TEST_F(JointFile, AgentStopSavesLastServerCounters) {
   const auto counted = [this] {
     return published.models[0].joint.at("counters/inferences").as_integer(-1);
   };
@@ -298,7 +298,7 @@ TEST_F(JointFile, WhatItsServerCountedLastIsKeptWhenTheAgentEnds) {
 }
 
 // Persistent errors appear in the log, but do not flood it.
-TEST_F(JointFile, AnAnswerThatCannotBeTakenIsInTheLogOnceForEachReason) {
+TEST_F(JointFile, RejectedAnswerIsLoggedOncePerReason) {
   const std::string good = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
   const auto logged = [&](const std::string& answer, int status = 200) {
     ::testing::internal::CaptureStderr();
@@ -332,7 +332,7 @@ TEST_F(JointFile, AnAnswerThatCannotBeTakenIsInTheLogOnceForEachReason) {
       << "what was taken stays";
 }
 
-TEST_F(JointFile, WhatAServerSaysOfItsVersionsAndCannotBeReadIsToldAndInTheLogOnce) {
+TEST_F(JointFile, UnreadableVersionStatusIsReportedAndLoggedOnce) {
   http.joint = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
   want(R"({"version": 1})", "3", Server::kUrl);
   pass(seconds(1));
@@ -354,7 +354,7 @@ TEST_F(JointFile, WhatAServerSaysOfItsVersionsAndCannotBeReadIsToldAndInTheLogOn
   }
 }
 
-TEST_F(JointFile, AServerThatDoesNotAnswerIsNotWaitedForWhenTheAgentEnds) {
+TEST_F(JointFile, AgentStopSkipsUnresponsiveServer) {
   http.joint = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
   want(R"({"version": 1})", "3", Server::kUrl);
   http.away = true;
@@ -365,7 +365,7 @@ TEST_F(JointFile, AServerThatDoesNotAnswerIsNotWaitedForWhenTheAgentEnds) {
   EXPECT_EQ(http.asked.size(), asked);
 }
 
-TEST_F(JointFile, WhatAllServersSayIsBounded) {
+TEST_F(JointFile, TotalSizeOfTierReportsIsBounded) {
   http.joint = R"({"instance": "a", "counters": {"n": 1}, "tiers": [], "more": ")" +
                std::string(12 << 10, 'x') + "\"}";
   Json models = Json::array();
@@ -389,7 +389,7 @@ TEST_F(JointFile, WhatAllServersSayIsBounded) {
 
 // Whatever call fails, a server never finds a version without its tiers, and a working disk repairs
 // everything.
-TEST_F(JointFile, AfterAFaultOfAnyCallAllIsAsItShouldBeOnceTheDiskWorks) {
+TEST_F(JointFile, WorkingDiskRepairsStateAfterAnyFailedCall) {
   for (int nth = 1; nth < 200; ++nth) {
     want_models(Json::array());
     ASSERT_TRUE(tree->keys()->empty());

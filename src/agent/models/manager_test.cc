@@ -105,7 +105,7 @@ class ModelManagerTest : public ::testing::Test {
   std::vector<runtime::Task> tasks;
 };
 
-TEST_F(ModelManagerTest, ALongDownloadIsToldOfEveryTenSecondsAndNotOnceItIsOver) {
+TEST_F(ModelManagerTest, LongDownloadIsReportedEveryTenSecondsUntilItEnds) {
   store.download = [this](const ProgressSink& progress) {
     run("models");
     for (int second = 0; second < 25; ++second) {
@@ -135,7 +135,7 @@ TEST_F(ModelManagerTest, ADiskThatFillsUpIsReportedWithinSeconds) {
   EXPECT_EQ(disk.available_bytes, 0);
 }
 
-TEST_F(ModelManagerTest, AShortDownloadIsToldNothingOf) {
+TEST_F(ModelManagerTest, ShortDownloadReportsNoProgress) {
   store.download = [this](const ProgressSink& progress) {
     run("models");
     for (int second = 0; second < 9; ++second) {
@@ -149,7 +149,7 @@ TEST_F(ModelManagerTest, AShortDownloadIsToldNothingOf) {
   EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0", "Failed 0/0"}));
 }
 
-TEST_F(ModelManagerTest, ADownloadThatStandsStillIsToldOfOnce) {
+TEST_F(ModelManagerTest, StalledDownloadReportsProgressOnce) {
   store.download = [this](const ProgressSink& progress) {
     run("models");
     progress({Phase::kDownload, kMiB, 100 * kMiB});

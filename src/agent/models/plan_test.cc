@@ -132,7 +132,7 @@ codec::testing::GoldenCases& plan_cases() {
 
 class AgentPlan : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(AgentPlan, AndReportAreAsWritten) {
+TEST_P(AgentPlan, PlanAndReportMatchGoldenFile) {
   const Case given = read_case(plan_cases().at(GetParam()).given);
   plan_cases().check(
       GetParam(),
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Case, AgentPlan, ::testing::ValuesIn(plan_cases().names
 
 // Answers of TensorFlow Serving (tensorflow.org/tfx/serving/api_rest), read with the operator's
 // pointers.
-TEST(AgentServing, StatusOfAForeignServerIsReadByItsPointers) {
+TEST(AgentServing, ForeignServerStatusIsReadByConfiguredPointers) {
   Poll poll{"default/digits", "digits", "http://127.0.0.1", "v4"};
   poll.numbers = {{"3", "3"}, {"40", "v4"}};
   poll.status_query = {.path = "/v1/models/digits",
@@ -195,7 +195,7 @@ TEST(AgentServing, StatusOfAForeignServerIsReadByItsPointers) {
   }
 }
 
-TEST(AgentServing, AnswerOfOneObjectIsAListOfOne) {
+TEST(AgentServing, SingleObjectAnswerIsReadAsListOfOne) {
   Poll poll{"default/digits", "digits", "http://127.0.0.1", "3"};
   poll.status_query.list = "/a~1b/1";
   poll.status_query.name = poll.status_query.state = "";
@@ -206,7 +206,7 @@ TEST(AgentServing, AnswerOfOneObjectIsAListOfOne) {
   EXPECT_EQ(read_index(codec::Json(), poll).state, api::EdgeServingReport::kLoading);
 }
 
-TEST(AgentServing, IndexOfAServerIsRead) {
+TEST(AgentServing, RepositoryIndexGivesServingState) {
   struct Row {
     const char* index;
     const char* state;
@@ -244,7 +244,7 @@ TEST(AgentServing, IndexOfAServerIsRead) {
   }
 }
 
-TEST(AgentServing, ServersOfOursTellWhyInOneWordAndWhatServes) {
+TEST(AgentServing, VardaServerReportsFailureCodeAndServingFiles) {
   const Poll poll{"default/digits", "digits", "http://h", "4"};
   const auto index = *codec::parse_json(
       R"([{"name":"digits","version":"3","state":"READY","files":"abc"},
@@ -262,7 +262,7 @@ TEST(AgentServing, ServersOfOursTellWhyInOneWordAndWhatServes) {
             "");
 }
 
-TEST(AgentDisk, FiguresAreCoarseAndDoNotFlap) {
+TEST(AgentDisk, FiguresAreRoundedWithHysteresis) {
   constexpr std::uint64_t kGiB = std::uint64_t{1} << 30, kMiB = 1 << 20;
   const auto first = round_disk(100 * kGiB, 50 * kGiB + 5 * kMiB, {});
   EXPECT_EQ(first.capacity_bytes, static_cast<std::int64_t>(100 * kGiB));

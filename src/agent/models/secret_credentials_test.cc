@@ -38,7 +38,7 @@ TEST_F(SecretCredentialsTest, KeysOfASecretAreRead) {
   EXPECT_EQ(basic->password, "a:b");
 }
 
-TEST_F(SecretCredentialsTest, ASecretIsTakenByItsTypeOrItsAnnotations) {
+TEST_F(SecretCredentialsTest, TokenSecretIsAcceptedByTypeOrAnnotations) {
   put("opaque", R"({"token":"hush"})");
   put("typed", R"({"token":"hush"})", "edgeai.io/files");
   put("annotated", R"({"token":"hush"})", "Opaque",
@@ -59,7 +59,7 @@ TEST_F(SecretCredentialsTest, ASecretIsTakenByItsTypeOrItsAnnotations) {
   EXPECT_TRUE(annotated->allow_http);
 }
 
-TEST_F(SecretCredentialsTest, WhatIsNotThereOrHoldsNothingKnownIsMissing) {
+TEST_F(SecretCredentialsTest, AbsentOrIncompleteSecretIsMissing) {
   put("empty", R"({"user":"jane"})");
   put("half", R"({"username":"hush"})");
   const kube::Client client(api.transport(), {});
@@ -73,7 +73,7 @@ TEST_F(SecretCredentialsTest, WhatIsNotThereOrHoldsNothingKnownIsMissing) {
   }
 }
 
-TEST_F(SecretCredentialsTest, WhatThisNodeMayNotReadIsForbiddenAndTheMessageTellsTheCommand) {
+TEST_F(SecretCredentialsTest, ForbiddenSecretErrorNamesLabelCommand) {
   const auto rules = apiserver::node_authorizer();
   apiserver::InMemoryApiServer::Options options;
   options.server.authorizer = rules.get();
@@ -89,7 +89,7 @@ TEST_F(SecretCredentialsTest, WhatThisNodeMayNotReadIsForbiddenAndTheMessageTell
       << outcome.error().error;
 }
 
-TEST_F(SecretCredentialsTest, WithoutALinkItIsAFailedDownloadAndAStopIsAStop) {
+TEST_F(SecretCredentialsTest, LinkFailureIsDownloadFailedAndStopIsCancelled) {
   class NoLink final : public net::HttpClient {
    public:
     Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest) override {

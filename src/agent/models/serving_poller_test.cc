@@ -63,7 +63,7 @@ class LastOutput : public ::testing::Test {
                         [this](const std::string&, const auto&) { ++published_; }};
 };
 
-TEST_F(LastOutput, OfAServerThatWasBeingAskedWhenTheAgentEndedAreHeard) {
+TEST_F(LastOutput, FinalPollIncludesServerInterruptedByStop) {
   server_.reconcile_with_server = []() -> Status { return Error(Code::kTimeout, "late"); };
   poll(Context());
   std::stop_source end;
@@ -76,7 +76,7 @@ TEST_F(LastOutput, OfAServerThatWasBeingAskedWhenTheAgentEndedAreHeard) {
   EXPECT_EQ(said(), 1);
 }
 
-TEST_F(LastOutput, OfAServerThatWasLateOnceAreHeardAndOfOneThatIsGoneNotWaitedFor) {
+TEST_F(LastOutput, FinalPollSkipsServerAfterSecondTimeout) {
   server_.reconcile_with_server = []() -> Status { return Error(Code::kTimeout, "late"); };
   poll(Context());
   EXPECT_EQ(said(), 1);

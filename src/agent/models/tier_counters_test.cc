@@ -25,7 +25,7 @@ TierAnswer answer(const std::string& instance, const std::string& counters) {
   return read_tier_answer(said(instance, counters)).value();
 }
 
-TEST(TierAnswer, IsReadStrictly) {
+TEST(TierAnswer, InvalidAnswerIsRejectedWithReason) {
   const struct {
     std::string text, error;
   } kCases[] = {
@@ -68,7 +68,7 @@ TEST(TierAnswer, IsReadStrictly) {
             "the answer about tiers: it has more than 512 counters");
 }
 
-TEST(TierAnswer, KeepsWhatItDoesNotKnowAndRoundsLatencies) {
+TEST(TierAnswer, UnknownMembersAreKeptAndLatenciesRounded) {
   const auto read = read_tier_answer(
       json(R"({"instance": "9f", "counters": {"inferences": 41, "asked": {"cloud/eu": 0, "~": 2},
       "errors": {"cloud": {"Timeout": 1, "Refused": 0}}}, "later": [1],
@@ -84,7 +84,7 @@ TEST(TierAnswer, KeepsWhatItDoesNotKnowAndRoundsLatencies) {
       R"({"later":[1],"tiers":[{"name":"edge","p50Us":87,"p99Us":1000,"x":3},{"name":"cloud","p50Us":100000}]})");
 }
 
-TEST(TierAnswer, WhatIsToldAtOnceIsStateAndNotWords) {
+TEST(TierAnswer, OnlyStateChangesAreUrgent) {
   const std::string base =
       R"({"tiers": [{"name": "cloud", "state": "Open", "lastError": "a", "p50Us": 1}],
       "degraded": {"reason": "BreakerOpen", "message": "a", "since": "1"}})";
@@ -116,7 +116,7 @@ TEST(TierAnswer, WhatIsToldAtOnceIsStateAndNotWords) {
   }
 }
 
-TEST(TierCounters, AddsUpOverStartsOfTheServerEachRequestOnce) {
+TEST(TierCounters, CountersAddUpOverServerRestartsWithoutDuplicates) {
   TierCounters record("e1", "");
   record.take(answer("a", R"({"n": 5, "asked": {"cloud": 2}})"));
   record.take(answer("a", R"({"n": 9, "asked": {"cloud": 2}})"));
@@ -138,14 +138,14 @@ TEST(TierCounters, AddsUpOverStartsOfTheServerEachRequestOnce) {
   EXPECT_EQ(record.report(record.sums())["epoch"].as_string(), "e1");
 }
 
-TEST(TierCounters, WhereOneServerHasANumberAndAnotherHasMembersTheMembersCount) {
+TEST(TierCounters, NestedCountersReplacePlainNumberOfAnotherServer) {
   TierCounters record("e1", "");
   record.take(answer("a", R"({"asked": 7})"));
   record.take(answer("b", R"({"asked": {"cloud": 2}})"));
   EXPECT_EQ(record.report(record.sums()).at("counters/asked/cloud").as_integer(), 2);
 }
 
-TEST(TierCounters, AnotherServiceUnderTheNameInheritsNoCounts) {
+TEST(TierCounters, NewServiceOfSameNameInheritsNoCounts) {
   TierCounters record("e1", "s1");
   record.take(answer("a", R"({"n": 9})"));
   record.begin("e2", "s2");
@@ -158,7 +158,7 @@ TEST(TierCounters, AnotherServiceUnderTheNameInheritsNoCounts) {
   EXPECT_EQ(record.epoch(), "e2") << "the other end has not heard of it";
 }
 
-TEST(TierCounters, ThatIsOtherThanTheOtherEndKnowsBeginsWithItsFirstAnswer) {
+TEST(TierCounters, CountersBehindServerStartNewEpochAtFirstAnswer) {
   // e1 on the disk is older than its last report: the database was restored.
   auto record =
       *TierCounters::from_json(json(R"({"epoch": "e1", "base": {"/n": 5}, "instances": []})"));
@@ -182,7 +182,7 @@ TEST(TierCounters, ThatIsOtherThanTheOtherEndKnowsBeginsWithItsFirstAnswer) {
   EXPECT_EQ(same.sums().at("/n"), 6);
 }
 
-TEST(TierCounters, AReportIsNeverBehindWhatTheOtherEndHas) {
+TEST(TierCounters, ReportIsNeverBehindServerWithinAnEpoch) {
   Json report =
       json(R"({"epoch": "e1", "counters": {"n": 5, "asked": {"cloud": 3}}, "tiers": []})");
   keep_ahead(
@@ -202,9 +202,9 @@ TEST(TierCounters, AReportIsNeverBehindWhatTheOtherEndHas) {
 
 // ---- the store
 
-class Book : public ::testing::Test {
+class TierCounterStoreTest : public ::testing::Test {
  protected:
-  Book() { start(); }
+  TierCounterStoreTest() { start(); }
   void start() {
     counters.reset();
     counters = std::make_unique<TierCounterStore>(TierCounterStore::Options{.clock = &clock},
@@ -247,7 +247,7 @@ class Book : public ::testing::Test {
   std::unique_ptr<TierCounterStore> counters;
 };
 
-TEST_F(Book, TellsStateAtOnceCountsEveryTenSecondsAndNothingAtRest) {
+TEST_F(TierCounterStoreTest, StateIsReportedAtOnceAndCountsEveryTenSeconds) {
   counters->set_wanted({{"default/a.edge", ""}});
   EXPECT_EQ(run(), 0);
   say("i", 0);
@@ -273,7 +273,7 @@ TEST_F(Book, TellsStateAtOnceCountsEveryTenSecondsAndNothingAtRest) {
   EXPECT_EQ(counters->due(), std::nullopt);
 }
 
-TEST_F(Book, ARestartTellsWhatWasToldAndIsNoNews) {
+TEST_F(TierCounterStoreTest, RestartRepeatsLastReportWithoutUpdate) {
   counters->set_wanted({{"default/a.edge", ""}});
   say("i", 5);
   pass(20);
@@ -289,7 +289,7 @@ TEST_F(Book, ARestartTellsWhatWasToldAndIsNoNews) {
   EXPECT_EQ(epoch(), before["epoch"].as_string());
 }
 
-TEST_F(Book, AModelThatComesAgainHasANewEpochAndCountsNothingTwice) {
+TEST_F(TierCounterStoreTest, ReturningModelGetsNewEpochAndCountsNothingTwice) {
   counters->set_wanted({{"default/a.edge", ""}});
   say("i", 5);
   pass(20);
@@ -308,7 +308,7 @@ TEST_F(Book, AModelThatComesAgainHasANewEpochAndCountsNothingTwice) {
   EXPECT_NE(epoch(), first);
 }
 
-TEST_F(Book, FormerRecordsAreBounded) {
+TEST_F(TierCounterStoreTest, FormerRecordsAreBounded) {
   for (int i = 0; i < 200; ++i) {
     counters->set_wanted({{"default/m" + std::to_string(i) + ".edge", ""}});
     pass(10);
@@ -319,7 +319,7 @@ TEST_F(Book, FormerRecordsAreBounded) {
   EXPECT_TRUE(state_store->entries("joint/")->contains("joint/default/m199.edge"));
 }
 
-TEST_F(Book, NonsenseIsNotTaken) {
+TEST_F(TierCounterStoreTest, InvalidAnswerIsIgnored) {
   counters->set_wanted({{"default/a.edge", ""}});
   say("i", 5);
   run();
@@ -357,7 +357,7 @@ class Disk final : public store::Store {
   std::unique_ptr<store::Store> inner_ = store::open_memory();
 };
 
-TEST_F(Book, WithAFullDiskStateIsToldAndCountsAreThoseOnTheDisk) {
+TEST_F(TierCounterStoreTest, FullDiskReportsStateButOnlyPersistedCounts) {
   bool full = false;
   counters.reset();
   state_store = core::StateStore::over(std::make_unique<Disk>(full));
@@ -509,7 +509,7 @@ class Node {
   std::string wrong_;
 };
 
-TEST(TierCounterHistories, NeverGoBackWithinAnEpochAndNeverExceedTheTruth) {
+TEST(TierCounterHistories, CountersNeverDecreaseInAnEpochOrExceedRequests) {
   const char* const more = std::getenv("VARDA_TIER_SEEDS");
   const std::uint64_t seeds = more != nullptr ? std::stoul(more) : 24;
   int complete = 0;

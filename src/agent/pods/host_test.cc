@@ -53,7 +53,7 @@ class AgentPodHost : public ::testing::Test {
   std::jthread lists_;
 };
 
-TEST_F(AgentPodHost, DeletesEachFinishedPod) {
+TEST_F(AgentPodHost, HostDeletesEachFinishedPod) {
   Host host(client_, pods_, events_, {.pods_max = 2});
   for (const char* name : {"a", "b", "c", "d"}) host.finished(deleted_pod(name));
   list();
@@ -62,7 +62,7 @@ TEST_F(AgentPodHost, DeletesEachFinishedPod) {
   EXPECT_TRUE(host.idle());
 }
 
-TEST_F(AgentPodHost, ForgetsFinishedPodsThatTheServerDoesNotHave) {
+TEST_F(AgentPodHost, HostForgetsFinishedPodsUnknownToServer) {
   Host host(client_, pods_, events_, {});
   list();
   for (int i = 0; i < 3000; ++i) host.finished({"default", "gone", std::to_string(i)});
@@ -70,7 +70,7 @@ TEST_F(AgentPodHost, ForgetsFinishedPodsThatTheServerDoesNotHave) {
   EXPECT_TRUE(host.idle());
 }
 
-TEST(AgentPods, StatusPatchKeepsWhatOthersSay) {
+TEST(AgentPods, StatusPatchKeepsValuesOfOtherWriters) {
   Json live = *codec::parse_json(
       R"({"metadata":{"uid":"u"},"status":{"phase":"Pending","qosClass":"BestEffort","reason":"old",
           "conditions":[{"type":"PodScheduled","status":"True"},{"type":"Ready","status":"False"}]}})");

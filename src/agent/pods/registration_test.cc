@@ -46,7 +46,7 @@ class AgentNodeReady : public ::testing::Test {
       client_, {.name = "cam", .layer = "device", .address = "192.0.2.7"}, seconds(10), clock_};
 };
 
-TEST_F(AgentNodeReady, IsLeftToAControlPlaneThatSaysItByItself) {
+TEST_F(AgentNodeReady, ReadyConditionIsLeftToControlPlane) {
   step();
   ASSERT_EQ(node().at("status/addresses").as_array().size(), 2u);
   EXPECT_TRUE(ready().is_null()) << "nobody judges yet";
@@ -61,12 +61,12 @@ TEST_F(AgentNodeReady, IsLeftToAControlPlaneThatSaysItByItself) {
   }
 }
 
-TEST(AgentNodeStatus, HasNoAddressButTheNameWhereNoneIsReported) {
+TEST(AgentNodeStatus, UnreportedAddressLeavesOnlyHostname) {
   const Json addresses = node_status({.name = "cam", .address = ""})["addresses"];
   EXPECT_EQ(addresses, yaml("[{type: Hostname, address: cam}]"));
 }
 
-TEST_F(AgentNodeReady, IsPostedAtEachLookWhereTheNodeControllerWaitsForIt) {
+TEST_F(AgentNodeReady, ReadyConditionIsPostedWhenNodeControllerWaits) {
   step();
   for (const char* reason : {"NodeStatusNeverUpdated", "NodeStatusUnknown"}) {
     say("[{type: Ready, status: Unknown, reason: " + std::string(reason) +

@@ -159,7 +159,7 @@ class ReplicaManagerTest : public ::testing::Test {
   }
 };
 
-TEST_F(ReplicaManagerTest, WhatOneSharesTheOtherGets) {
+TEST_F(ReplicaManagerTest, SharedFilesReachTheReplica) {
   copy_to_b();
   ASSERT_EQ(b_.replica_summary.size(), 1u);
   const api::EdgeReplicaReport& report = b_.replica_summary[0];
@@ -173,7 +173,7 @@ TEST_F(ReplicaManagerTest, WhatOneSharesTheOtherGets) {
   EXPECT_EQ(b_.list_reported.generation, 2);
 }
 
-TEST_F(ReplicaManagerTest, WhatGrowsIsNoticedAndFetchedWithoutTheRest) {
+TEST_F(ReplicaManagerTest, GrownFileIsReplicatedAgain) {
   a_.write("train/1.csv", std::string(3 << 20, 'x'));
   copy_to_b();
   const std::string before = a_.share_summary[0].snapshot;
@@ -188,7 +188,7 @@ TEST_F(ReplicaManagerTest, WhatGrowsIsNoticedAndFetchedWithoutTheRest) {
             std::string(3 << 20, 'x') + "more");
 }
 
-TEST_F(ReplicaManagerTest, ACopyIsSharedOn) {
+TEST_F(ReplicaManagerTest, ReplicaIsSharedWithNextNode) {
   copy_to_b();
   api::EdgeNodeSpec spec = wanting(a_.share_summary[0].snapshot, {"edge0"});
   spec.shares.push_back({.key = kKey, .path = "", .nodes = {"edge2"}, .unknown = {}});
@@ -201,7 +201,7 @@ TEST_F(ReplicaManagerTest, ACopyIsSharedOn) {
   EXPECT_EQ(c_.replica_summary[0].state, "Current") << c_.replica_summary[0].message;
 }
 
-TEST_F(ReplicaManagerTest, ACutLinkIsTriedAgainEverMoreRarely) {
+TEST_F(ReplicaManagerTest, UnreachableSourceIsRetriedWithBackoff) {
   a_.want(sharing());
   a_.settle();
   b_.cut = true;
@@ -223,7 +223,7 @@ TEST_F(ReplicaManagerTest, ACutLinkIsTriedAgainEverMoreRarely) {
   EXPECT_EQ(b_.replica_summary[0].reason, "");
 }
 
-TEST_F(ReplicaManagerTest, WhoIsNotOnTheListGetsNothing) {
+TEST_F(ReplicaManagerTest, NodeOutsideTheShareListGetsNothing) {
   a_.want(sharing({"edge2"}));
   a_.settle();
   b_.want(wanting(a_.share_summary[0].snapshot, {"edge0"}));
@@ -232,7 +232,7 @@ TEST_F(ReplicaManagerTest, WhoIsNotOnTheListGetsNothing) {
   EXPECT_EQ(b_.replica_summary[0].path, "");
 }
 
-TEST_F(ReplicaManagerTest, ARestartKnowsItsCopyAndAsksNobody) {
+TEST_F(ReplicaManagerTest, RestartedNodeReusesReplicaWithoutRequests) {
   copy_to_b();
   const int before = b_.requests;
   b_.replica_summary.clear();
@@ -254,7 +254,7 @@ TEST_F(ReplicaManagerTest, AShareBeyondTheLimitIsRefusedBeforeAByteIsCopied) {
   EXPECT_EQ(b_.requests, 1);  // for the snapshot
 }
 
-TEST_F(ReplicaManagerTest, ACopyThatIsWantedNoMoreGoes) {
+TEST_F(ReplicaManagerTest, UnwantedReplicaIsDeleted) {
   copy_to_b();
   const std::string path = b_.replica_summary[0].path;
   EXPECT_TRUE(std::filesystem::exists(path));
@@ -264,7 +264,7 @@ TEST_F(ReplicaManagerTest, ACopyThatIsWantedNoMoreGoes) {
   EXPECT_TRUE(b_.replica_summary.empty());
 }
 
-TEST_F(ReplicaManagerTest, WhatMayNotBeSharedSaysWhy) {
+TEST_F(ReplicaManagerTest, UnshareablePathFailsWithReason) {
   a_.want(sharing({"edge1"}, "/etc"));
   a_.settle();
   EXPECT_EQ(a_.share_summary[0].state, "Failed");
@@ -274,7 +274,7 @@ TEST_F(ReplicaManagerTest, WhatMayNotBeSharedSaysWhy) {
   EXPECT_EQ(a_.share_summary[0].reason, "PathNotFound");
 }
 
-TEST_F(ReplicaManagerTest, AtRestItSaysNothing) {
+TEST_F(ReplicaManagerTest, IdleManagerReportsNothing) {
   copy_to_b();
   const int a = a_.times_reported, b = b_.times_reported;
   for (int i = 0; i < 100; ++i) {
@@ -287,7 +287,7 @@ TEST_F(ReplicaManagerTest, AtRestItSaysNothing) {
 }
 
 // A node is reported only after each of its managers has reported.
-TEST_F(ReplicaManagerTest, ANodeWithNothingToShareAndNothingToCopySaysSo) {
+TEST_F(ReplicaManagerTest, NodeWithoutSharesOrReplicasStillReports) {
   a_.settle();
   EXPECT_EQ(a_.times_reported, 1);
   EXPECT_EQ(a_.list_reported.uid, "");
@@ -298,7 +298,7 @@ TEST_F(ReplicaManagerTest, ANodeWithNothingToShareAndNothingToCopySaysSo) {
   EXPECT_TRUE(a_.share_summary.empty() && a_.replica_summary.empty());
 }
 
-TEST_F(ReplicaManagerTest, WhatIsSaidOfAShareNamesThePathItIsOf) {
+TEST_F(ReplicaManagerTest, ShareReportContainsPath) {
   a_.want(sharing());
   a_.settle();
   EXPECT_EQ(a_.share_summary.at(0).path, a_.data().string());
@@ -308,7 +308,7 @@ TEST_F(ReplicaManagerTest, WhatIsSaidOfAShareNamesThePathItIsOf) {
   EXPECT_EQ(a_.share_summary.at(0).reason, "PathNotFound");
 }
 
-TEST_F(ReplicaManagerTest, ANodeThatIsNotToldWhatToHaveWaits) {
+TEST_F(ReplicaManagerTest, ReplicaWithoutSnapshotStaysPending) {
   b_.want(wanting("", {"edge0"}));
   b_.settle();
   EXPECT_EQ(b_.replica_summary[0].state, "Pending");

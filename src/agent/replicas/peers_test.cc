@@ -54,26 +54,26 @@ class PeersTest : public ::testing::Test {
   std::unique_ptr<Peers> a_ = peers("edge0", "127.0.0.1:0", ca_);
 };
 
-TEST_F(PeersTest, TwoNodesKnowEachOther) {
+TEST_F(PeersTest, TwoNodesAuthenticateEachOther) {
   ASSERT_TRUE(a_->serve(whoami()).ok());
   const auto b = peers("edge1", "", ca_);
   EXPECT_EQ(ask(*b, "edge0", a_->url()).value(), "edge1");
   EXPECT_EQ(b->url(), "");
 }
 
-TEST(PeerServer, SilentConnectionsLeavePlacesForNodes) {
+TEST(PeerServer, LimitsReserveConnectionsForNodes) {
   const net::Server::Options options = peer_server_options();
   EXPECT_LT(options.handshakes_max + options.nameless_connections_max, options.connections_max);
   EXPECT_LE(options.header_timeout, std::chrono::seconds(3));
 }
 
-TEST_F(PeersTest, ANodeIsNotBelievedToBeAnother) {
+TEST_F(PeersTest, PeerWithWrongNameIsRejected) {
   ASSERT_TRUE(a_->serve(whoami()).ok());
   const auto b = peers("edge1", "", ca_);
   EXPECT_EQ(ask(*b, "edge2", a_->url()).error().code(), Code::kUnavailable);
 }
 
-TEST_F(PeersTest, NodesOfAnotherAuthorityAreStrangersBothWays) {
+TEST_F(PeersTest, NodesOfDifferentAuthoritiesRejectEachOther) {
   ASSERT_TRUE(a_->serve(whoami()).ok());
   const auto stranger = peers("edge1", "127.0.0.1:0", other_ca_);
   ASSERT_TRUE(stranger->serve(whoami()).ok());
@@ -81,7 +81,7 @@ TEST_F(PeersTest, NodesOfAnotherAuthorityAreStrangersBothWays) {
   EXPECT_FALSE(ask(*a_, "edge1", stranger->url()).ok());
 }
 
-TEST_F(PeersTest, WithoutAnIdentityNothingIsSharedAndNobodyAsked) {
+TEST_F(PeersTest, NodeWithoutIdentityNeitherServesNorConnects) {
   Peers nobody({.listen = "127.0.0.1:0", .url = "", .credentials = [] {
                   return std::optional<identity::PeerCredentials>();
                 }});
@@ -112,7 +112,7 @@ TEST_F(PeersTest, ClientsWithoutACertificateLeaveRoomForNodes) {
   EXPECT_EQ(*served, "edge1");
 }
 
-TEST_F(PeersTest, ARenewedCertificateIsTakenUpOnTheSamePort) {
+TEST_F(PeersTest, RenewedCertificateIsUsedOnTheSamePort) {
   identity::PeerCredentials now = credentials_of("edge0", ca_);
   Peers a(
       {.listen = "127.0.0.1:0", .url = "", .credentials = [&now] { return std::optional(now); }});
@@ -127,7 +127,7 @@ TEST_F(PeersTest, ARenewedCertificateIsTakenUpOnTheSamePort) {
   EXPECT_EQ(ask(a, "edge7", url).value(), "edge7");
 }
 
-TEST_F(PeersTest, NobodyIsAskedWithoutTls) {
+TEST_F(PeersTest, PeerWithoutTlsIsNotContacted) {
   std::atomic<int> asked = 0;
   const auto inside = net::Server::create({}, net::inline_handler([&asked](const net::Request&) {
                                             ++asked;
@@ -140,14 +140,14 @@ TEST_F(PeersTest, NobodyIsAskedWithoutTls) {
   EXPECT_EQ(asked, 0);
 }
 
-TEST_F(PeersTest, AUrlThatOthersDoNotTakeIsRefusedAtTheStart) {
+TEST_F(PeersTest, InvalidPeerUrlIsRefusedAtStart) {
   Peers a({.listen = "127.0.0.1:0", .url = "http://10.1.2.3:10445", .credentials = [this] {
              return std::optional(credentials_of("edge0", ca_));
            }});
   EXPECT_EQ(a.serve(whoami()).error().code(), Code::kInvalid);
 }
 
-TEST_F(PeersTest, AnAddressThatOthersReachIsToldInstead) {
+TEST_F(PeersTest, ConfiguredUrlReplacesListenAddress) {
   Peers a({.listen = "127.0.0.1:0", .url = "https://10.1.2.3:10445", .credentials = [this] {
              return std::optional(credentials_of("edge0", ca_));
            }});

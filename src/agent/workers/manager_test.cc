@@ -179,13 +179,13 @@ class Workers : public ::testing::Test {
 constexpr const char* kOne =
     "[{key: default/eval, uid: j1, owner: TrainingModel/pets, assignment: {round: 1}}]";
 
-TEST_F(Workers, AnAgentWithoutAListSaysAtOnceThatItHasNone) {
+TEST_F(Workers, AgentWithoutWorkListReportsAtOnce) {
   settle();
   EXPECT_EQ(times_published, 1);
   EXPECT_EQ(published_for, "/0");
 }
 
-TEST_F(Workers, ANewListIsAnsweredAtOnceHoweverLatelyAReportWas) {
+TEST_F(Workers, NewWorkListIsAnsweredAtOnce) {
   want(kOne);
   EXPECT_EQ(published_for, "n1/1");
   want(kOne);
@@ -196,7 +196,7 @@ TEST_F(Workers, ANewListIsAnsweredAtOnceHoweverLatelyAReportWas) {
   EXPECT_EQ(times_published, before) << "the same list again is none";
 }
 
-TEST_F(Workers, ReadTheirAssignmentWithTheTokenInTheirFile) {
+TEST_F(Workers, TokenInFileGivesAccessToAssignment) {
   want(kOne);
   const auto info = fs_.stat("/data/workers/default/eval/token").value();
   ASSERT_TRUE(info.has_value());
@@ -210,7 +210,7 @@ TEST_F(Workers, ReadTheirAssignmentWithTheTokenInTheirFile) {
   EXPECT_EQ(answer.body["assignment"], json(R"({"round": 1})"));
 }
 
-TEST_F(Workers, WithoutATokenOfThisNodeAreToldNothing) {
+TEST_F(Workers, InvalidTokenIsRefusedOnEveryPath) {
   want(kOne);
   for (const std::string& token :
        {std::string(), std::string("x"), token_of("default/eval").substr(1),
@@ -225,7 +225,7 @@ TEST_F(Workers, WithoutATokenOfThisNodeAreToldNothing) {
   }
 }
 
-TEST_F(Workers, SpeakForThemselvesAlone) {
+TEST_F(Workers, TokenGivesAccessToOneWorkerOnly) {
   want("[{key: default/a, uid: j1, assignment: 1}, {key: default/b, uid: j1, assignment: 2}]");
   EXPECT_NE(token_of("default/a"), token_of("default/b"));
   EXPECT_EQ(ask(token_of("default/b"), "GET", "/v1/assignment").body["assignment"], Json(2));
@@ -239,7 +239,7 @@ TEST_F(Workers, SpeakForThemselvesAlone) {
             403);
 }
 
-TEST_F(Workers, LearnOfAChangeWhileTheyWait) {
+TEST_F(Workers, WaitEndsWhenAssignmentChanges) {
   want(kOne);
   const std::string token = token_of("default/eval");
   const std::string first = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
@@ -269,7 +269,7 @@ TEST_F(Workers, LearnOfAChangeWhileTheyWait) {
       << "also after a restart";
 }
 
-TEST_F(Workers, WhoWaitTooOftenGetTheOldestAnswered) {
+TEST_F(Workers, TooManyWaitsEndTheOldest) {
   want(kOne);
   const std::string token = token_of("default/eval");
   const std::string now = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
@@ -280,7 +280,7 @@ TEST_F(Workers, WhoWaitTooOftenGetTheOldestAnswered) {
   EXPECT_EQ(waits.at(1)->status, 0);
 }
 
-TEST_F(Workers, ThatAreNotExpectedAnyMoreLoseTokenRecordAndWait) {
+TEST_F(Workers, RemovedWorkerLosesTokenRecordAndWaits) {
   want(kOne);
   const std::string token = token_of("default/eval");
   const std::string now = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
@@ -295,7 +295,7 @@ TEST_F(Workers, ThatAreNotExpectedAnyMoreLoseTokenRecordAndWait) {
   EXPECT_TRUE(published.empty());
 }
 
-TEST_F(Workers, MadeAnewUnderTheirNameBeginWithANewTokenAndNothingSaid) {
+TEST_F(Workers, RecreatedWorkerGetsANewTokenAndEmptyState) {
   want(kOne);
   const std::string token = token_of("default/eval");
   ASSERT_EQ(ask(token, "PUT", "/v1/results/r", accuracy(0.9)).status, 200);
@@ -315,7 +315,7 @@ TEST_F(Workers, MadeAnewUnderTheirNameBeginWithANewTokenAndNothingSaid) {
 
 // A job that moves to another node and back is the same worker. The operator accepts only greater
 // sequences from it.
-TEST_F(Workers, ThatComeBackToTheNodeGoOnWithTheirNumbers) {
+TEST_F(Workers, ReturningWorkerContinuesItsSequence) {
   want(kOne);
   ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/r", accuracy(0.9)).status, 200);
   pass(milliseconds(1000));
@@ -330,7 +330,7 @@ TEST_F(Workers, ThatComeBackToTheNodeGoOnWithTheirNumbers) {
   EXPECT_EQ(report()["sequence"].as_integer(), 2);
 }
 
-TEST_F(Workers, TokensOutliveRestartsAndAreMendedWhereTheyAreDamaged) {
+TEST_F(Workers, TokenSurvivesRestartAndDamagedTokenIsReplaced) {
   want(kOne);
   const std::string token = token_of("default/eval");
   restart();
@@ -347,7 +347,7 @@ TEST_F(Workers, TokensOutliveRestartsAndAreMendedWhereTheyAreDamaged) {
   }
 }
 
-TEST_F(Workers, WhatTheySaidStandsInTheReport) {
+TEST_F(Workers, ReportContainsAllReceivedItems) {
   want(kOne);
   const std::string token = token_of("default/eval");
   const Answer registered =
@@ -374,7 +374,7 @@ TEST_F(Workers, WhatTheySaidStandsInTheReport) {
   EXPECT_TRUE(report()["results"].contains("final"));
 }
 
-TEST_F(Workers, ThatReportAHundredTimesASecondCostAWriteASecondUpstreamAndFewOfTheDisk) {
+TEST_F(Workers, FrequentProgressIsReportedOnceASecond) {
   want(kOne);
   const std::string token = token_of("default/eval");
   pass(milliseconds(2000));
@@ -392,7 +392,7 @@ TEST_F(Workers, ThatReportAHundredTimesASecondCostAWriteASecondUpstreamAndFewOfT
   EXPECT_EQ(report().at("progress/step").as_integer(), 1999);
 }
 
-TEST_F(Workers, ThatPutManyResultsShareWritesOfTheDisk) {
+TEST_F(Workers, ConcurrentResultsShareOneDiskWrite) {
   want(kOne);
   const std::string token = token_of("default/eval");
   const int before = disk_->writes;
@@ -406,7 +406,7 @@ TEST_F(Workers, ThatPutManyResultsShareWritesOfTheDisk) {
   EXPECT_EQ(disk_->writes - before, 1);
 }
 
-TEST_F(Workers, ThatAskTooOftenAreToldToWait) {
+TEST_F(Workers, TooManyRequestsGet429WithRetryAfter) {
   want("[{key: default/a, uid: j1}, {key: default/b, uid: j1}]");
   const std::string token = token_of("default/a");
   int refused = 0;
@@ -431,7 +431,7 @@ TEST_F(Workers, ThatAskTooOftenAreToldToWait) {
       << "strangers take nothing from workers";
 }
 
-TEST_F(Workers, WhatIsAcknowledgedIsDeliveredAfterKillsAndDays) {
+TEST_F(Workers, AcknowledgedResultIsReportedAfterRestart) {
   want(kOne);
   const std::string token = token_of("default/eval");
   ASSERT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
@@ -469,7 +469,7 @@ TEST_F(Workers, CountsInTheReportDoNotShrinkAfterAKill) {
   }
 }
 
-TEST_F(Workers, NumbersNeverStandForTwoThings) {
+TEST_F(Workers, EachSequenceStandsForOneSetOfModels) {
   want(kOne);
   const std::string token = token_of("default/eval");
   std::map<std::int64_t, std::string> seen;
@@ -494,7 +494,7 @@ TEST_F(Workers, NumbersNeverStandForTwoThings) {
   EXPECT_GT(seen.size(), 5U);
 }
 
-TEST_F(Workers, OfANodeThatLostItsDiskGoOnFromTheServer) {
+TEST_F(Workers, LostDiskRestoresStateFromServer) {
   want(kOne);
   ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
   pass(milliseconds(1000));
@@ -511,7 +511,7 @@ TEST_F(Workers, OfANodeThatLostItsDiskGoOnFromTheServer) {
   EXPECT_TRUE(report()["results"].contains("a"));
 }
 
-TEST_F(Workers, WhatADiskRefusesIsNotAcknowledgedAndNotTold) {
+TEST_F(Workers, UnwrittenResultIsNeitherAcknowledgedNorReported) {
   want(kOne);
   const std::string token = token_of("default/eval");
   ASSERT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
@@ -533,7 +533,7 @@ TEST_F(Workers, WhatADiskRefusesIsNotAcknowledgedAndNotTold) {
   EXPECT_EQ(report().at("progress/step").as_integer(), 7) << "kept once there was room";
 }
 
-TEST_F(Workers, WithoutATokenForWantOfRoomGetItLater) {
+TEST_F(Workers, TokenWriteIsRetriedAfterFullDisk) {
   want("[]");
   fs_.on_call([](std::string_view call, const os::Path& path) {
     const bool token = call == "write" && path.string().find("token") != std::string::npos;
@@ -549,7 +549,7 @@ TEST_F(Workers, WithoutATokenForWantOfRoomGetItLater) {
   EXPECT_FALSE(report().contains("problem"));
 }
 
-TEST_F(Workers, WithANameThatIsNoneAreReportedAndTouchNothing) {
+TEST_F(Workers, InvalidWorkerNameIsReportedAndCreatesNoFile) {
   want("[{key: default/../../etc, uid: j1}, {key: default/eval, uid: j1}]");
   pass(milliseconds(1000));
   ASSERT_EQ(published.size(), 2U);
@@ -559,7 +559,7 @@ TEST_F(Workers, WithANameThatIsNoneAreReportedAndTouchNothing) {
   EXPECT_EQ(fs_.list("/data").value(), std::vector<std::string>{"workers"});
 }
 
-TEST_F(Workers, TogetherStayWithinWhatTheStatusHasRoomFor) {
+TEST_F(Workers, ReportsOfAllWorkersFitTheSizeLimit) {
   std::string list = "[";
   for (int i = 0; i < 64; ++i)
     list += (i > 0 ? ", " : "") + std::string("{key: default/w") + std::to_string(i) + ", uid: j1}";
@@ -582,7 +582,7 @@ TEST_F(Workers, TogetherStayWithinWhatTheStatusHasRoomFor) {
       "left out, because the reports of this node's workers exceed the size limit: 2 of 2 results");
 }
 
-TEST_F(Workers, AreToldAtTheEndThatTheAgentStops) {
+TEST_F(Workers, AgentStopAnswersWaitsWith503) {
   want(kOne);
   const std::string token = token_of("default/eval");
   const std::string now = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
@@ -604,7 +604,7 @@ struct Wrong {
   const char* message;
 };
 
-TEST_F(Workers, GetAStatusThatSaysWhatIsWrong) {
+TEST_F(Workers, InvalidRequestGetsStatusWithReason) {
   want(kOne);
   const Wrong cases[] = {
       {"GET", "/v2/assignment", "", 404,
@@ -654,7 +654,7 @@ std::size_t lines_with(const std::string& log, std::string_view text) {
   return count;
 }
 
-TEST_F(Workers, ThatAreRefusedAgainAndAgainAreInTheLogOnceForEachReason) {
+TEST_F(Workers, RepeatedRejectionsAreLoggedOncePerReason) {
   want(kOne);
   const std::string token = token_of("default/eval");
   ::testing::internal::CaptureStderr();
@@ -738,7 +738,7 @@ class Document : public Workers {
   const Json document = read();
 };
 
-TEST_F(Document, NamesEveryPathAndMethodThatIsServedAndNoOther) {
+TEST_F(Document, DocumentListsExactlyTheServedRoutes) {
   std::set<std::string> served, described;
   for (const Api::Route& route : Api::routes())
     served.insert(lower(route.method) + " " + std::string(route.path));
@@ -749,7 +749,7 @@ TEST_F(Document, NamesEveryPathAndMethodThatIsServedAndNoOther) {
   EXPECT_EQ(served, described);
 }
 
-TEST_F(Document, GivesExamplesThatTheServerTakesAndAnswersAsDescribed) {
+TEST_F(Document, ServerAcceptsExamplesAndAnswersAsDescribed) {
   want(kOne);
   int examples = 0;
   for (const auto& [path, item] : document["paths"].as_object()) {
@@ -807,7 +807,7 @@ TEST_F(Document, GivesExamplesThatTheServerTakesAndAnswersAsDescribed) {
   }
 }
 
-TEST_F(Document, DescribesTheRefusals) {
+TEST_F(Document, DocumentDescribesRefusals) {
   want(kOne);
   const std::string token = token_of("default/eval");
   const Json& schema = document.at("components/schemas/Status");

@@ -80,7 +80,7 @@ class PortsTest : public ::testing::Test {
   os::FileSystem& fs = os::real_file_system();
 };
 
-TEST_F(PortsTest, TheSocketIsForItsUserAndGroup) {
+TEST_F(PortsTest, SocketIsOpenToUserAndGroupOnly) {
   const auto ports = open().value();
   EXPECT_EQ(fs.stat(socket()).value()->mode, 0660U);
   EXPECT_EQ(ask(""), "here");
@@ -88,7 +88,7 @@ TEST_F(PortsTest, TheSocketIsForItsUserAndGroup) {
   EXPECT_FALSE(fs.stat(directory / "worker/worker.url").value().has_value());
 }
 
-TEST_F(PortsTest, TheDirectoryIsForTheGroupWhateverTheUmask) {
+TEST_F(PortsTest, DirectoryModeIgnoresUmaskAndChosenModeStays) {
   const mode_t before = ::umask(0077);
   auto ports = open();
   ::umask(before);
@@ -99,7 +99,7 @@ TEST_F(PortsTest, TheDirectoryIsForTheGroupWhateverTheUmask) {
   EXPECT_EQ(fs.stat(directory / "worker").value()->mode, 0755U) << "somebody chose it";
 }
 
-TEST_F(PortsTest, WhoWasGivenTheDirectoryFindsTheNextAgentToo) {
+TEST_F(PortsTest, MountedDirectoryReachesNextAgent) {
   auto ports = open("", "first").value();
   const int mount = ::open((directory / "worker").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   ASSERT_GE(mount, 0);
@@ -113,7 +113,7 @@ TEST_F(PortsTest, WhoWasGivenTheDirectoryFindsTheNextAgentToo) {
   EXPECT_EQ(answer->body, "next");
 }
 
-TEST_F(PortsTest, AnAnswerEndsItsConnectionSoThatNobodyKeepsAPlace) {
+TEST_F(PortsTest, EachAnswerClosesTheConnection) {
   const auto ports = open().value();
   const Raw worker(socket());
   worker.get("/");
@@ -121,7 +121,7 @@ TEST_F(PortsTest, AnAnswerEndsItsConnectionSoThatNobodyKeepsAPlace) {
   EXPECT_NE(answer.find("Connection: close\r\n"), std::string::npos) << answer;
 }
 
-TEST_F(PortsTest, WhoSaysNothingLosesItsPlaceAndWhoWaitsDoesNot) {
+TEST_F(PortsTest, SilentConnectionsAreClosedAndWaitingRequestIsNot) {
   std::mutex mutex;
   std::optional<net::Responder> waiting;
   const net::Handler handler = [&](const net::Request& request, net::Responder respond) {
@@ -148,7 +148,7 @@ TEST_F(PortsTest, WhoSaysNothingLosesItsPlaceAndWhoWaitsDoesNot) {
   EXPECT_TRUE(waits.all().ends_with("changed"));
 }
 
-TEST_F(PortsTest, APortIsNamedInAFileAsLongAsThereIsOne) {
+TEST_F(PortsTest, UrlFileExistsOnlyWithTcpPort) {
   {
     const auto ports = open("127.0.0.1:0").value();
     EXPECT_EQ(os::read_file(fs, directory / "worker/worker.url").value(), ports->url());
@@ -162,7 +162,7 @@ TEST_F(PortsTest, APortIsNamedInAFileAsLongAsThereIsOne) {
   EXPECT_FALSE(fs.stat(directory / "worker/worker.url").value().has_value());
 }
 
-TEST_F(PortsTest, ASocketThatACrashLeftIsReplacedAndALivingOneIsNot) {
+TEST_F(PortsTest, StaleSocketIsReplacedAndSocketInUseIsNot) {
   std::filesystem::create_directory(directory / "a");
   std::filesystem::create_directory(directory / "worker");
   const auto other =
@@ -183,7 +183,7 @@ TEST_F(PortsTest, ASocketThatACrashLeftIsReplacedAndALivingOneIsNot) {
   EXPECT_EQ(ask(""), "here");
 }
 
-TEST_F(PortsTest, APathThatIsTooLongForASocketIsLeftOut) {
+TEST_F(PortsTest, TooLongSocketPathIsSkipped) {
   directory /= std::string(120, 'd');
   std::filesystem::create_directory(directory);
   const auto ports = open("127.0.0.1:0");
@@ -192,12 +192,12 @@ TEST_F(PortsTest, APathThatIsTooLongForASocketIsLeftOut) {
   directory = directory.parent_path();
 }
 
-TEST_F(PortsTest, OnlyAddressesAreListenedAt) {
+TEST_F(PortsTest, ListenOptionMustBeAddressAndPort) {
   for (const char* wrong : {"nonsense", "127.0.0.1", "unix:/tmp/x", "example.org:80"})
     EXPECT_EQ(open(wrong).error().code(), Code::kInvalid) << wrong;
 }
 
-TEST(WorkerTokens, OnADiskThatFailsAtAnyCallAreWholeOrNotThere) {
+TEST(WorkerTokens, DiskFailureLeavesWholeOrNoToken) {
   const Name caller{"default", "eval"};
   const auto rng = seeded_rng(1);
   for (int call = 1;; ++call) {
@@ -226,7 +226,7 @@ TEST(WorkerTokens, OnADiskThatFailsAtAnyCallAreWholeOrNotThere) {
   }
 }
 
-TEST(WorkerTokens, AreNoLinksToOtherPlaces) {
+TEST(WorkerTokens, SymlinkIsReplacedByTokenFile) {
   os::testing::MemoryFileSystem fs;
   const Name caller{"default", "eval"};
   const auto rng = seeded_rng(1);

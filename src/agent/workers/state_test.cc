@@ -21,7 +21,7 @@ struct Case {
 
 std::string error_of(const Result<Json>& read) { return read.ok() ? "" : read.error().message(); }
 
-TEST(WorkerMessages, SayWhichMemberIsWrongAndWhatWasExpected) {
+TEST(WorkerMessages, ErrorNamesWrongMemberAndExpectedValue) {
   const Case registrations[] = {
       {R"({"version": "1.2"})", ""},
       {R"({"version": "1.2", "capabilities": ["resume"], "worker": "default/eval"})", ""},
@@ -86,7 +86,7 @@ TEST(WorkerMessages, SayWhichMemberIsWrongAndWhatWasExpected) {
     EXPECT_EQ(error_of(read_result(kEval, one.body)), one.message) << one.body;
 }
 
-TEST(WorkerMessages, ThatAreNoJsonOrNoUtf8OrTooDeepAreRefused) {
+TEST(WorkerMessages, InvalidJsonUtf8OrDepthIsRefused) {
   for (const std::string& body :
        {std::string("{"), std::string("{\"version\": \"\xff\"}"),
         std::string("{\"version\": \"\\ud800\"}"), std::string("{} {}"), std::string("\0", 1),
@@ -98,7 +98,7 @@ TEST(WorkerMessages, ThatAreNoJsonOrNoUtf8OrTooDeepAreRefused) {
   }
 }
 
-TEST(WorkerMessages, ShowALongWrongNameInShortWithoutHalfACharacter) {
+TEST(WorkerMessages, LongUnknownNameIsCutAtCharacterBoundary) {
   std::string name(63, 'x');
   for (int i = 0; i < 100; ++i) name += "é";
   const std::string message = error_of(read_progress("{\"" + name + "\": 1}"));
@@ -106,14 +106,14 @@ TEST(WorkerMessages, ShowALongWrongNameInShortWithoutHalfACharacter) {
                          "…\", expected phase, fraction, step, steps, message");
 }
 
-TEST(WorkerNames, AreNoPathsOfOtherPlaces) {
+TEST(WorkerNames, InvalidNamespaceOrNameIsRefused) {
   for (const char* bad : {"", "eval", "/eval", "default/", "../eval", "default/..", "default/a/b",
                           "Default/eval", "default/e val"})
     EXPECT_FALSE(Name::parse(bad).ok()) << bad;
   EXPECT_EQ(Name::parse("default/eval.0").value().key(), "default/eval.0");
 }
 
-TEST(ResultNames, AreWhatFitsAPathSegment) {
+TEST(ResultNames, ResultNameMustFitAPathSegment) {
   for (const char* good : {"a", "Round-7", "eval_2.json", "0"})
     EXPECT_EQ(check_result_name(good), "") << good;
   for (const char* bad : {"", ".", "..", "-a", "a/b", "a%2fb", "é", "a b"})
@@ -129,7 +129,7 @@ Json result(double accuracy) {
        {"data", Json::object({{"n", 1}})}});
 }
 
-TEST(WorkerState, SaidAgainChangesNothing) {
+TEST(WorkerState, RepeatedMessageChangesNothing) {
   State state("u1");
   EXPECT_TRUE(state.set_result("a", result(0.9), kTime).value());
   EXPECT_TRUE(state.set_result("b", result(0.95), kTime).value());
@@ -145,7 +145,7 @@ TEST(WorkerState, SaidAgainChangesNothing) {
   EXPECT_FALSE(state.set_metrics(json(R"({"loss": 1})")).value());
 }
 
-TEST(WorkerState, MetricsAreOfOneRun) {
+TEST(WorkerState, NewInstanceResetsMetrics) {
   State state("u1");
   const auto metrics = [&state] { return state.to_json().at("metrics/served").as_integer(-1); };
   ASSERT_TRUE(state.set_registered(json(R"({"version": "1"})"), kTime).value());
@@ -163,7 +163,7 @@ TEST(WorkerState, MetricsAreOfOneRun) {
   EXPECT_EQ(state.to_json().at("registered/instance").as_string(), "b");
 }
 
-TEST(WorkerState, ReadsWhatItWrote) {
+TEST(WorkerState, StateSurvivesJsonRoundTrip) {
   State state("u1");
   state.adopt(Json());
   ASSERT_TRUE(
@@ -184,7 +184,7 @@ TEST(WorkerState, ReadsWhatItWrote) {
     EXPECT_FALSE(State::from_json(json(none)).has_value());
 }
 
-TEST(WorkerState, CountsWhatModelsAreToldAndNothingElse) {
+TEST(WorkerState, SequenceGrowsOnlyWithModelResults) {
   State state("u1");
   EXPECT_FALSE(state.pass_on(state.report(1 << 20))) << "how far it was is not known";
   state.adopt(json(R"({"sequence": 16})"));
@@ -200,7 +200,7 @@ TEST(WorkerState, CountsWhatModelsAreToldAndNothingElse) {
   EXPECT_EQ(state.sequence(), 18);
 }
 
-TEST(WorkerState, GoesOnFromTheServerWhereTheDiskWasLost) {
+TEST(WorkerState, LostStateIsAdoptedFromServer) {
   State before("u1");
   before.adopt(Json());
   ASSERT_TRUE(before.set_result("a", result(0.9), kTime).ok());
@@ -223,7 +223,7 @@ TEST(WorkerState, GoesOnFromTheServerWhereTheDiskWasLost) {
   EXPECT_EQ(state.sequence(), 2);
 }
 
-TEST(WorkerState, OfAnEarlierDayIsToldUnderANewNumber) {
+TEST(WorkerState, RestoredOldStateGetsHigherSequence) {
   State state("u1");  // a restored disk
   state.adopt(Json());
   ASSERT_TRUE(state.set_result("a", result(0.9), kTime).ok());
@@ -236,7 +236,7 @@ TEST(WorkerState, OfAnEarlierDayIsToldUnderANewNumber) {
   EXPECT_EQ(state.sequence(), 41) << "never back";
 }
 
-TEST(WorkerState, RefusesWhatHasNoRoomAndKeepsWhatIsThere) {
+TEST(WorkerState, FullStateRefusesResultAndKeepsOthers) {
   State state("u1");
   for (std::size_t i = 0; i < State::kResultsMax; ++i)
     ASSERT_TRUE(state.set_result("r" + std::to_string(i), json(R"({"data": 1})"), kTime).ok());
@@ -260,7 +260,7 @@ TEST(WorkerState, RefusesWhatHasNoRoomAndKeepsWhatIsThere) {
   EXPECT_LE(codec::write_json(large.to_json()).size(), State::kBytesMax);
 }
 
-TEST(WorkerState, SaysInTheRoomThereIsWhatMattersMostAndWhatIsLeftOut) {
+TEST(WorkerState, ReportFitsLimitAndNamesOmittedResults) {
   State state("u1");
   ASSERT_TRUE(
       state.set_result("old", Json::object({{"data", std::string(3000, 'o')}}), kTime).ok());
@@ -282,7 +282,7 @@ TEST(WorkerState, SaysInTheRoomThereIsWhatMattersMostAndWhatIsLeftOut) {
   EXPECT_FALSE(state.report(6000).contains("cut"));
 }
 
-TEST(ShareOut, GivesWhoNeedsLittleThatAndTheOthersTheRestEvenly) {
+TEST(ShareOut, SmallNeedsAreMetAndRestIsSharedEvenly) {
   using Sizes = std::vector<std::size_t>;
   EXPECT_EQ(share_out({10, 1000, 20, 1000}, 430), (Sizes{10, 200, 20, 200}));
   EXPECT_EQ(share_out({10, 20}, 100), (Sizes{10, 20}));

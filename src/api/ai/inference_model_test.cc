@@ -27,7 +27,7 @@ std::string print(const std::vector<meta::StatusCause>& causes) {
 class InferenceModelValidation : public ::testing::TestWithParam<std::string> {};
 
 // A valid object has no causes. Others name every field and what is expected.
-TEST_P(InferenceModelValidation, NamesEveryCause) {
+TEST_P(InferenceModelValidation, CausesMatchGoldenFile) {
   Json causes = Json::array();
   for (const auto& cause :
        validate(InferenceModel::kind(), cases().at(GetParam()).given["model"])) {
@@ -40,7 +40,7 @@ TEST_P(InferenceModelValidation, NamesEveryCause) {
 INSTANTIATE_TEST_SUITE_P(Case, InferenceModelValidation, ::testing::ValuesIn(cases().names()),
                          [](const auto& test) { return test.param; });
 
-TEST(InferenceModelRules, NativeRulesTellTheCrossFieldPartOnly) {
+TEST(InferenceModelRules, NativeRulesCheckCrossFieldRulesOnly) {
   for (const NativeRule& rule : native_rules()) {
     if (rule.kind != "InferenceModel") continue;
     EXPECT_EQ(rule.group, "ai.kubeedge.io");
@@ -64,7 +64,7 @@ TEST(InferenceModelRules, HugeInputGivesBoundedCauses) {
   EXPECT_LE(validate(InferenceModel::kind(), object).size(), 64u);
 }
 
-TEST(InferenceModel, JsonThereAndBackKeepsEverythingAlsoWhatItDoesNotName) {
+TEST(InferenceModel, JsonRoundTripKeepsUnknownMembers) {
   Json object = valid_edge();
   object["metadata"].set("resourceVersion", "7");
   object["spec"].set("brandNew", Json::object({{"deep", Json::array({1, "two"})}}));

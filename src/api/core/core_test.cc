@@ -27,7 +27,7 @@ void expect_kept(std::string_view text) {
   EXPECT_EQ(read->to_json(), object) << codec::write_json_pretty(read->to_json());
 }
 
-TEST(CoreKinds, ReadAndWrittenTheyAreWhatTheyWere) {
+TEST(CoreKinds, JsonRoundTripKeepsAllMembers) {
   expect_kept<Pod>(R"(
 apiVersion: v1
 kind: Pod
@@ -118,7 +118,7 @@ status: {address: 127.9.1.1, models: [{key: default/a, exposed: "3", serving: {v
 )");
 }
 
-TEST(CoreKinds, NumbersAreIntegersAlsoWhenWrittenWithAFraction) {
+TEST(CoreKinds, WholeNumberWithFractionIsReadAsInteger) {
   EXPECT_EQ(Deployment::from_json(yaml("{spec: {replicas: 2.0}}"))->spec.replicas, 2);
   EXPECT_EQ(Deployment::from_json(yaml("{spec: {replicas: 2.5}}")).error().code(), Code::kInvalid);
 }

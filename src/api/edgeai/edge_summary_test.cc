@@ -12,7 +12,7 @@ EdgeSummary of(const char* node) {
                    EdgeNode::from_json(codec::parse_yaml(node).value()).value().status);
 }
 
-TEST(EdgeSummary, OfANodeWithNothingToDo) { EXPECT_EQ(of("{}"), (EdgeSummary{"0/0", "0/0", ""})); }
+TEST(EdgeSummary, IdleNodeHasZeroCounts) { EXPECT_EQ(of("{}"), (EdgeSummary{"0/0", "0/0", ""})); }
 
 TEST(EdgeSummary, AModelIsReadyWhenItsTargetServesOrWaitsForAServer) {
   const std::string spec =
@@ -33,7 +33,7 @@ TEST(EdgeSummary, AModelIsReadyWhenItsTargetServesOrWaitsForAServer) {
       << "nobody wants that one";
 }
 
-TEST(EdgeSummary, ADatasetIsReadyWhenThisVeryOneWasCounted) {
+TEST(EdgeSummary, DatasetIsReadyWhenCountedUnderTheSameUid) {
   const std::string spec =
       "{spec: {datasets: [{key: k/d/a, uid: u, path: /a, format: csv}]}, status: {datasets: [";
   const auto datasets = [&](const std::string& reports) {
@@ -47,7 +47,7 @@ TEST(EdgeSummary, ADatasetIsReadyWhenThisVeryOneWasCounted) {
   EXPECT_EQ(datasets("{key: k/d/a, uid: other, state: Counted, samples: 5}"), "0/1");
 }
 
-TEST(EdgeSummary, DisksAreInUnitsThatPeopleRead) {
+TEST(EdgeSummary, DiskSizesUseReadableUnits) {
   const auto disk = [](std::int64_t available, std::int64_t capacity) {
     EdgeNodeStatus status;
     status.disk.available_bytes = available;
@@ -61,7 +61,7 @@ TEST(EdgeSummary, DisksAreInUnitsThatPeopleRead) {
   EXPECT_EQ(disk(-5, 1LL << 20), "full: 0 free of 1Mi");
 }
 
-TEST(EdgeSummary, ADiskIsFullWhereNoArchiveHasRoom) {
+TEST(EdgeSummary, DiskIsReportedFullUpToTheThreshold) {
   const auto disk = [](std::int64_t available, std::int64_t capacity) {
     EdgeNodeStatus status;
     status.disk.available_bytes = available << 20;

@@ -44,7 +44,7 @@ std::string cases() {
          (resource.kind == "Dataset" ? "dataset" : "model");
 }
 
-TYPED_TEST(MetadataKind, EveryCaseIsAcceptedOrNamesAllThatIsWrong) {
+TYPED_TEST(MetadataKind, EveryCaseHasTheExpectedCauses) {
   const std::vector<Json> all = documents(cases<TypeParam>());
   ASSERT_GT(all.size(), 1u);
   EXPECT_EQ(print(validate(TypeParam::kind(), all.front())), "");
@@ -60,7 +60,7 @@ TYPED_TEST(MetadataKind, EveryCaseIsAcceptedOrNamesAllThatIsWrong) {
 }
 
 // A round trip changes nothing: no defaults are added, and unknown members stay.
-TYPED_TEST(MetadataKind, WhatIsReadIsWrittenAsItWas) {
+TYPED_TEST(MetadataKind, JsonRoundTripChangesNothing) {
   const std::vector<Json> all = documents(cases<TypeParam>());
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i > 0 && all[i].contains("causes")) continue;
@@ -74,14 +74,14 @@ TYPED_TEST(MetadataKind, WhatIsReadIsWrittenAsItWas) {
   }
 }
 
-TYPED_TEST(MetadataKind, NoShortNameIsOneOfAnotherKind) {
+TYPED_TEST(MetadataKind, ShortNamesAreUniqueAcrossKinds) {
   std::multiset<std::string> names{"ds", "deploy", "svc", "po", "no", "cm", "sa", "ns", "ev", "rs"};
   for (const Kind* kind : kinds()) names.insert(kind->short_names.begin(), kind->short_names.end());
   for (const std::string& name : TypeParam::kind().short_names)
     EXPECT_EQ(names.count(name), 1u) << name;
 }
 
-TEST(DatasetPeriod, IsInSeconds) {
+TEST(DatasetPeriod, RecountPeriodIsReadAsSeconds) {
   const auto seconds = [](Json period) {
     DatasetSpec spec;
     spec.recount_period = std::move(period);
@@ -96,7 +96,7 @@ TEST(DatasetPeriod, IsInSeconds) {
 }
 
 // The form that clients of Sedna read and write.
-TEST(ModelMetrics, AreTextAsInSedna) {
+TEST(ModelMetrics, MetricValuesAreStringsAsInSedna) {
   const char* text =
       R"({"apiVersion":"sedna.io/v1alpha1","kind":"Model","metadata":{"name":"m"},"spec":{"url":"/m","format":"pb"},
                          "status":{"updateTime":"2024-05-01T12:00:00Z","metrics":[{"key":"accuracy","value":"0.93"}]}})";
@@ -109,7 +109,7 @@ TEST(ModelMetrics, AreTextAsInSedna) {
   EXPECT_EQ(model->to_json(), object);
 }
 
-TEST(PeerUrl, IsAHostAndAPortOverTlsAndNothingMore) {
+TEST(PeerUrl, PeerUrlHasOnlyHttpsHostAndPort) {
   for (const char* url : {"https://10.1.2.3:10445", "https://line7.example:1",
                           "https://[fd00::7]:65535", "https://line7"})
     EXPECT_TRUE(is_peer_url(url)) << url;

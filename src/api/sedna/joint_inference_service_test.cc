@@ -28,7 +28,7 @@ JointInferenceService service_of(const std::string& name) {
   return service.ok() ? std::move(service).value() : JointInferenceService{};
 }
 
-TEST(JointInferenceService, WhatPeopleWriteIsTaken) {
+TEST(JointInferenceService, SampleServicesAreValid) {
   std::size_t files = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(VARDA_TESTDATA) / "sedna")) {
     ++files;
@@ -39,7 +39,7 @@ TEST(JointInferenceService, WhatPeopleWriteIsTaken) {
   EXPECT_EQ(files, 4u);
 }
 
-TEST(JointInferenceService, WorkerSpecHasItsNodeBesideIt) {
+TEST(JointInferenceService, WorkerSpecUsesNodeNameOfTheWorker) {
   const JointInferenceService service = service_of("worker_spec");
   ASSERT_TRUE(service.spec.edge_worker && service.spec.cloud_worker);
   const JointEdgeWorker& edge = *service.spec.edge_worker;
@@ -70,7 +70,7 @@ TEST(JointInferenceService, WorkerSpecHasItsNodeBesideIt) {
   EXPECT_FALSE(service.spec.has_tiers());
 }
 
-TEST(JointInferenceService, TemplateMayHaveItsNodeInThePod) {
+TEST(JointInferenceService, TemplateUsesNodeNameOfThePod) {
   const JointInferenceService service = service_of("template");
   ASSERT_TRUE(service.spec.edge_worker && service.spec.cloud_worker);
   const JointEdgeWorker& edge = *service.spec.edge_worker;
@@ -89,7 +89,7 @@ TEST(JointInferenceService, TemplateMayHaveItsNodeInThePod) {
   EXPECT_EQ(with_port.service_port(), 80);
 }
 
-TEST(JointInferenceService, WorkersWithoutAPodAreOurServer) {
+TEST(JointInferenceService, WorkerWithoutPodHasNoTemplate) {
   const JointInferenceService service = service_of("models");
   ASSERT_TRUE(service.spec.edge_worker && service.spec.cloud_worker);
   const JointEdgeWorker& edge = *service.spec.edge_worker;
@@ -118,7 +118,7 @@ TEST(JointInferenceService, TiersHaveNodesOrLayers) {
   EXPECT_FALSE(service.spec.tiers[2].policy);
 }
 
-TEST(NodeSelection, AnEmptyOneMatchesEveryNodeAndABrokenOneSaysSo) {
+TEST(NodeSelection, EmptySelectorMatchesEveryNodeAndBrokenOneFails) {
   EXPECT_TRUE(NodeSelection{}.compiled().value().matches({}));
   NodeSelection broken;
   broken.match_expressions.push_back({.key = "a", .op = "Near", .values = {}, .unknown = {}});
@@ -126,7 +126,7 @@ TEST(NodeSelection, AnEmptyOneMatchesEveryNodeAndABrokenOneSaysSo) {
 }
 
 // Unknown members survive, such as members of later versions and undescribed members of a pod.
-TEST(JointInferenceService, WhatIsReadIsWrittenAsItWas) {
+TEST(JointInferenceService, JsonRoundTripKeepsAllMembers) {
   for (const char* name : {"worker_spec", "template", "models", "tiers"}) {
     Json object = object_of(name);
     Json& spec = object["spec"];
@@ -185,7 +185,7 @@ TEST(JointInferenceService, WhatIsReadIsWrittenAsItWas) {
   }
 }
 
-TEST(Deadline, IsAWholeNumberWithItsUnit) {
+TEST(Deadline, DeadlineIsAWholeNumberWithUnit) {
   for (const auto& [text, wanted] :
        std::map<std::string, milliseconds>{{"1ms", milliseconds{1}},
                                            {"300ms", milliseconds{300}},
@@ -205,7 +205,7 @@ TEST(Deadline, IsAWholeNumberWithItsUnit) {
     EXPECT_EQ(parse_deadline(text), std::nullopt) << text;
 }
 
-TEST(Deadline, OfARequestIsTwoSecondsOrTheLongestOfATier) {
+TEST(Deadline, RequestDeadlineIsTwoSecondsOrLongestTierDeadline) {
   JointInferenceServiceSpec spec;
   EXPECT_EQ(spec.total_deadline(), milliseconds{2000});
   spec.cloud_worker.emplace().deadline = "1s";
@@ -219,7 +219,7 @@ TEST(Deadline, OfARequestIsTwoSecondsOrTheLongestOfATier) {
 }
 
 // The schema rules accept exactly the parameters from which a policy can be made.
-TEST(HardExampleMining, IsTakenWhereAPolicyCanBeMadeOfIt) {
+TEST(HardExampleMining, ValidationAcceptsExactlyTheUsablePolicies) {
   const std::vector<std::string> values{
       "0",    "1",    "0.5",     ".5",     "1.",  "1e-3",     "1e1",      "-0.1",   "+0.5",
       "1.5",  "NaN",  "Inf",     "abc",    "",    " ",        "0,5",      "1e999",  "1e-9",

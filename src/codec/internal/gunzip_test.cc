@@ -57,7 +57,7 @@ class GunzipTest : public ::testing::Test {
   std::string plain_, packed_;
 };
 
-TEST_F(GunzipTest, PiecesOfAnySizeAndMembersOfAnyNumberMakeNoDifference) {
+TEST_F(GunzipTest, PieceSizesAndMemberCountsDoNotChangeTheOutput) {
   ASSERT_GT(plain_.size(), 300'000u);
   EXPECT_EQ(plain_.substr(512, 1000), std::string(1000, 'x'));
   for (const std::size_t piece : {1, 2, 3, 5, 7, 8, 9, 64, 1000, 65536}) {
@@ -68,7 +68,7 @@ TEST_F(GunzipTest, PiecesOfAnySizeAndMembersOfAnyNumberMakeNoDifference) {
   }
 }
 
-TEST_F(GunzipTest, DamageIsSeenWhereverItIs) {
+TEST_F(GunzipTest, DamageAtAnyByteIsDetected) {
   // Starts after the header, because its times and names are irrelevant.
   for (std::size_t at = 10; at < packed_.size(); at += at + 64 < packed_.size() ? 97 : 1) {
     std::string bad = packed_;

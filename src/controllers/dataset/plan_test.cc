@@ -66,7 +66,7 @@ void run(const GoldenCase& test) {
 
 class DatasetGolden : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(DatasetGolden, WorkAndStatusAreAsWritten) {
+TEST_P(DatasetGolden, WorkAndStatusMatchGoldenFile) {
   const GoldenCase& test = golden_cases("dataset").at(GetParam());
   if (test.given["dataset"]["apiVersion"].as_string() == "sedna.io/v1alpha1") {
     run<api::SednaDataset>(test);
@@ -91,14 +91,14 @@ api::Dataset dataset(const std::string& name, const std::string& created) {
   return out;
 }
 
-TEST(DatasetFormats, ThoseThatAreKnownAreThoseThatAreCounted) {
+TEST(DatasetFormats, KnownFormatsMatchCountedFormats) {
   std::vector<std::string> counted;
   for (const varda::dataset::Format* format : varda::dataset::formats())
     counted.emplace_back(format->name);
   EXPECT_EQ(api::known_dataset_formats(), counted);
 }
 
-TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
+TEST(DatasetLimit, OldestDatasetsStayAndYoungestGetsReason) {
   api::EdgeNode node;
   node.metadata.name = "edge0";
   edgenode::EdgeNodeWorld world;
@@ -132,7 +132,7 @@ TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
 }
 
 // No report of a node leads to a status that the API server would reject.
-TEST(DatasetReport, OfAHostileNodeIsClippedToWhatAStatusHolds) {
+TEST(DatasetReport, HostileReportIsClippedToValidStatus) {
   api::Dataset one = dataset("d", "2024-05-01T10:00:00Z");
   api::EdgeNode node;
   node.metadata.name = "edge0";

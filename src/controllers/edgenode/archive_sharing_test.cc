@@ -29,20 +29,20 @@ Names names(const std::vector<api::EdgeReplicaSource>& peers) {
   return out;
 }
 
-TEST(ArchivePeers, AreOneForEightNodesAndOneInReserveAndEightAtMost) {
+TEST(ArchivePeers, PeerCountGrowsWithNodesUpToEight) {
   for (const auto& [nodes, peers] : std::map<std::size_t, std::size_t>{
            {1, 1}, {2, 2}, {8, 2}, {9, 2}, {10, 3}, {50, 8}, {500, 8}})
     EXPECT_EQ(choose_peers(kArchive, holders(nodes), {}).size(), peers) << nodes;
 }
 
-TEST(ArchivePeers, AreOthersForAnotherArchive) {
+TEST(ArchivePeers, DifferentArchivesGetDifferentPeers) {
   std::set<std::string> first;
   for (char c = 'a'; c <= 'f'; ++c)
     first.insert(choose_peers(std::string(64, c), holders(50), {}).front());
   EXPECT_GT(first.size(), 3u);
 }
 
-TEST(ArchivePeers, StayWhileTheyCan) {
+TEST(ArchivePeers, PeersStayWhileUsable) {
   auto all = holders(8);
   const Names before = choose_peers(kArchive, all, {});
   // Connections, progress and additional nodes change nothing.
@@ -53,7 +53,7 @@ TEST(ArchivePeers, StayWhileTheyCan) {
   EXPECT_EQ(choose_peers(kArchive, all, {"n7", "n2"}).size(), 2u);
 }
 
-TEST(ArchivePeers, OneThatIsAwayOrHasNoArchiveOrFailedIsReplaced) {
+TEST(ArchivePeers, UnusablePeerIsReplacedByTheReserve) {
   for (const auto change : {+[](ArchiveHolder& one) { one.connected = false; },
                             +[](ArchiveHolder& one) { one.state = State::kUnpacked; },
                             +[](ArchiveHolder& one) { one.state = State::kFailed; }}) {
@@ -68,7 +68,7 @@ TEST(ArchivePeers, OneThatIsAwayOrHasNoArchiveOrFailedIsReplaced) {
   }
 }
 
-TEST(ArchivePeers, WhereAllFailTheySettle) {
+TEST(ArchivePeers, PeersStabilizeWhenAllNodesFail) {
   auto all = holders(8);
   Names now = choose_peers(kArchive, all, {});
   int changes = 0;
@@ -83,7 +83,7 @@ TEST(ArchivePeers, WhereAllFailTheySettle) {
   EXPECT_EQ(choose_peers(kArchive, all, now), now);
 }
 
-TEST(ArchivePeers, AnOperatorThatBeginsAnewGoesOnWithWhatListsSay) {
+TEST(ArchivePeers, RestartedOperatorRecoversPeersFromWorkLists) {
   auto all = holders(8);
   const Names before{"n6", "n1"};
   for (auto& one : all) {
@@ -94,13 +94,13 @@ TEST(ArchivePeers, AnOperatorThatBeginsAnewGoesOnWithWhatListsSay) {
   EXPECT_EQ(choose_peers(kArchive, all, {}), before);
 }
 
-TEST(ArchivePeers, OfThoseThatComeWhoHasTheArchiveComesFirst) {
+TEST(ArchivePeers, NodeWithTheArchiveIsPreferredAsNewPeer) {
   auto all = holders(8);
   of(all, "n5").state = State::kKept;
   EXPECT_EQ(choose_peers(kArchive, all, {"gone"}).front(), "n5");
 }
 
-TEST(ArchiveRoles, NobodyWaitsForWhoWaitsForHim) {
+TEST(ArchiveRoles, PeerCopiesOnlyFromEarlierPeers) {
   const auto all = holders(30);
   const Names peers = choose_peers(kArchive, all, {});
   for (const auto& one : all) {
@@ -116,7 +116,7 @@ TEST(ArchiveRoles, NobodyWaitsForWhoWaitsForHim) {
   }
 }
 
-TEST(ArchiveRoles, WhoAsksIsAlwaysOnTheListOfWhomHeAsks) {
+TEST(ArchiveRoles, NodeIsInTheShareListOfEachOfItsPeers) {
   const auto all = holders(30);
   const Names peers = choose_peers(kArchive, all, {});
   for (const auto& one : all) {
@@ -129,14 +129,14 @@ TEST(ArchiveRoles, WhoAsksIsAlwaysOnTheListOfWhomHeAsks) {
   }
 }
 
-TEST(ArchiveRoles, OneThatHasItIsToldNothingNew) {
+TEST(ArchiveRoles, NodeWithTheArchiveKeepsItsPeers) {
   auto all = holders(8);
   of(all, "n3").state = State::kUnpacked;
   of(all, "n3").listed_peers = {{.node = "gone", .url = "https://gone", .unknown = {}}};
   EXPECT_EQ(names(role_of("n3", all, {"n1", "n2"}).peers), Names{"gone"});
 }
 
-TEST(ArchiveRoles, AGiverThatIsAwayIsOneStillWhenItComesBack) {
+TEST(ArchiveRoles, DisconnectedNodeKeepsItsShareList) {
   auto all = holders(3);
   of(all, "n0").connected = false;
   of(all, "n0").listed_share_with = {"n1", "n2"};
@@ -147,7 +147,7 @@ TEST(ArchiveRoles, AGiverThatIsAwayIsOneStillWhenItComesBack) {
       << "one that comes for the first time does not begin at the source";
 }
 
-TEST(ArchiveRoles, OneNodeAloneSharesNothing) {
+TEST(ArchiveRoles, SingleNodeSharesNothing) {
   EXPECT_EQ(role_of("n0", holders(1), {"n0"}), ArchiveRole());
 }
 
@@ -221,7 +221,7 @@ class ShareArchives : public ::testing::Test {
   ArchivePeers peers_;
 };
 
-TEST_F(ShareArchives, ARolloutToEightNodesIsWrittenOnceAndItsProgressNever) {
+TEST_F(ShareArchives, RolloutIsWrittenOncePerNodeAndProgressNever) {
   for (int i = 0; i < 8; ++i) {
     add("n" + std::to_string(i));
     want("n" + std::to_string(i), kArchive);
@@ -244,7 +244,7 @@ TEST_F(ShareArchives, ARolloutToEightNodesIsWrittenOnceAndItsProgressNever) {
   EXPECT_EQ(write_all(), 0u);
 }
 
-TEST_F(ShareArchives, OneThatIsToldAloneStaysTheSeedWhenOthersCome) {
+TEST_F(ShareArchives, FirstNodeStaysSeedWhenOthersJoin) {
   for (const char* name : {"n0", "n1", "n2", "n3"}) {
     add(name);
     want(name, kArchive);
@@ -254,7 +254,7 @@ TEST_F(ShareArchives, OneThatIsToldAloneStaysTheSeedWhenOthersCome) {
   EXPECT_TRUE(version("n0").peers.empty());
 }
 
-TEST_F(ShareArchives, WhatMayNotBeSharedIsNot) {
+TEST_F(ShareArchives, UnshareableArchivesGetNoPeers) {
   add("plain0", "a");
   add("plain1", "b");  // another zone
   add("silent0", "c");
@@ -279,7 +279,7 @@ TEST_F(ShareArchives, WhatMayNotBeSharedIsNot) {
     EXPECT_TRUE(version(name).peers.empty()) << name;
 }
 
-TEST_F(ShareArchives, WhereTheSeedGoesAwayOnlyThoseWithoutTheArchiveAreToldOfAnother) {
+TEST_F(ShareArchives, LostSeedChangesAtMostFourWorkLists) {
   for (int i = 0; i < 8; ++i) {
     add("n" + std::to_string(i));
     want("n" + std::to_string(i), kArchive);
@@ -305,7 +305,7 @@ TEST_F(ShareArchives, WhereTheSeedGoesAwayOnlyThoseWithoutTheArchiveAreToldOfAno
   EXPECT_NE(next, "");
 }
 
-TEST_F(ShareArchives, ARevokedNodeNeitherGivesNorGets) {
+TEST_F(ShareArchives, RevokedNodeNeitherSharesNorReceives) {
   for (int i = 0; i < 8; ++i) {
     add("n" + std::to_string(i));
     want("n" + std::to_string(i), kArchive);
@@ -345,7 +345,7 @@ TEST_F(ShareArchives, ARevokedNodeNeitherGivesNorGets) {
   EXPECT_EQ(write_all(), 0u);
 }
 
-TEST(SharingFacts, DifferOnlyWhereOthersAreConcerned) {
+TEST(SharingFacts, FactsChangeOnlyIfOtherNodesAreAffected) {
   api::EdgeNode node;
   node.metadata.name = "n0";
   EXPECT_EQ(sharing_facts(node), "");

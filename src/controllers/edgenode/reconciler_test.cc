@@ -150,7 +150,7 @@ class EdgeNodeWrites : public ::testing::Test {
   std::jthread thread_;
 };
 
-TEST_F(EdgeNodeWrites, AChangeIsWrittenAtOnceAndWhatComesSoonAfterTogether) {
+TEST_F(EdgeNodeWrites, FirstChangeIsWrittenAtOnceAndLaterChangesAreBatched) {
   add_model("a");
   EXPECT_EQ(reconcile(), std::nullopt);
   EXPECT_EQ(written(), 1u);
@@ -168,7 +168,7 @@ TEST_F(EdgeNodeWrites, AChangeIsWrittenAtOnceAndWhatComesSoonAfterTogether) {
   EXPECT_EQ(reconcile(), 3 * *pause) << "a list of three is written a third as often";
 }
 
-TEST_F(EdgeNodeWrites, TheMoreChangesAreWrittenTogetherTheLongerTheNextOnesWait) {
+TEST_F(EdgeNodeWrites, PauseGrowsWithListSizeAndLastBatch) {
   struct Case {
     std::size_t come;  // models added at once, after the present ones
     int per_item;      // milliseconds of pause before the next change
@@ -192,7 +192,7 @@ TEST_F(EdgeNodeWrites, TheMoreChangesAreWrittenTogetherTheLongerTheNextOnesWait)
   }
 }
 
-TEST(EdgeNodePlan, OneJobOfManyReplicasLeavesRoomForWorkersOfOthers) {
+TEST(EdgeNodePlan, LargeJobLeavesRoomForWorkersOfOtherJobs) {
   EdgeNodeWorld world;
   const auto add = [&](const std::string& ns, const std::string& job, const char* since,
                        int replicas) {
@@ -212,7 +212,7 @@ TEST(EdgeNodePlan, OneJobOfManyReplicasLeavesRoomForWorkersOfOthers) {
   EXPECT_EQ(spec.find_worker("a/many-160"), nullptr);
 }
 
-TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreWritten) {
+TEST_F(EdgeNodeWrites, InvalidItemIsOmittedAndReportedAndOthersAreWritten) {
   struct Case {
     const char* what;
     std::function<void(hosting::NodeWork&)> spoil;
@@ -306,7 +306,7 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
   }
 }
 
-TEST_F(EdgeNodeWrites, WhereNothingWasWrittenNothingWaits) {
+TEST_F(EdgeNodeWrites, ReconcileWithoutWriteCausesNoPause) {
   add_model("a");
   EXPECT_EQ(reconcile(), std::nullopt);
   clock_.advance(std::chrono::seconds(1));
@@ -316,7 +316,7 @@ TEST_F(EdgeNodeWrites, WhereNothingWasWrittenNothingWaits) {
   EXPECT_EQ(written(), 2u);
 }
 
-TEST_F(EdgeNodeWrites, ANodeThatComesAgainIsWrittenAtOnce) {
+TEST_F(EdgeNodeWrites, RecreatedNodeIsWrittenAtOnce) {
   add_model("a");
   EXPECT_EQ(reconcile(), std::nullopt);
   EXPECT_TRUE(reconciler_.gone(Context::background(), {"", "edge0"}, manager_.writer()).ok());
@@ -325,7 +325,7 @@ TEST_F(EdgeNodeWrites, ANodeThatComesAgainIsWrittenAtOnce) {
   EXPECT_EQ(written(), 2u);
 }
 
-TEST_F(EdgeNodeWrites, WorkersOfJobsComeAndGoWithThem) {
+TEST_F(EdgeNodeWrites, JobWorkersAppearAndDisappearWithTheJob) {
   EXPECT_EQ(reconcile(), std::nullopt);
   EXPECT_TRUE(api_.get(kEdgeNode).body.at("spec/workers").is_null())
       << "where there are none nothing is said";
@@ -346,7 +346,7 @@ TEST_F(EdgeNodeWrites, WorkersOfJobsComeAndGoWithThem) {
   EXPECT_EQ(written(), 0u);
 }
 
-TEST_F(EdgeNodeWrites, WorkersThatPeopleWroteStayBesideThoseOfJobs) {
+TEST_F(EdgeNodeWrites, ManuallyWrittenWorkersAreKept) {
   write_workers(
       "[{key: default/mine, uid: u, owner: TrainingModel/mine}, {key: default/nobodys, uid: u}, "
       "{key: default/left, uid: u, owner: Job/left}]");
@@ -358,7 +358,7 @@ TEST_F(EdgeNodeWrites, WorkersThatPeopleWroteStayBesideThoseOfJobs) {
       << "what was left of a job that is gone is not people's";
 }
 
-TEST_F(EdgeNodeWrites, OfTooManyWorkersTheOldestStay) {
+TEST_F(EdgeNodeWrites, ExcessWorkersAreLeftOut) {
   for (int i = 0; i < 70; ++i) jobs_.names.push_back("w" + std::to_string(100 + i));
   write_workers("[{key: default/mine, uid: u, owner: TrainingModel/mine}]");
   (void)reconcile();

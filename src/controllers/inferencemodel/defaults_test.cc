@@ -96,7 +96,7 @@ Json as_kept(Json object) {
 
 class ApiServerDefaults : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(ApiServerDefaults, AreNoDifferenceToWhatIsWanted) {
+TEST_P(ApiServerDefaults, DefaultsCauseNoDifferenceToThePlan) {
   const auto& test = testing::golden_cases("inferencemodel").at(GetParam());
   for (Json wanted : test.expect["objects"].as_array()) {
     wanted["metadata"].erase("uid");  // identifies the object, and is not written

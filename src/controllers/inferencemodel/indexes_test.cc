@@ -14,9 +14,9 @@ struct Case {
   std::vector<std::string> nodes, ports, addresses;
 };
 
-class FoundBy : public ::testing::TestWithParam<Case> {};
+class InferenceModelIndexes : public ::testing::TestWithParam<Case> {};
 
-TEST_P(FoundBy, NodesPortsAndAddresses) {
+TEST_P(InferenceModelIndexes, ModelIsIndexedByNodePortAndAddress) {
   const Case& c = GetParam();
   api::InferenceModel model;
   const auto read = [](const char* text) { return codec::parse_yaml(text).value(); };
@@ -35,7 +35,7 @@ TEST_P(FoundBy, NodesPortsAndAddresses) {
 
 using Names = std::vector<std::string>;
 INSTANTIATE_TEST_SUITE_P(
-    Models, FoundBy,
+    Models, InferenceModelIndexes,
     ::testing::Values(
         Case{"Named",
              "{deployToLayer: edge, nodeName: a, servingPort: 81}",
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
              {}}),
     [](const auto& tried) { return std::string(tried.param.what); });
 
-TEST(FoundByModel, APodIsFoundByItsLabelInItsNamespace) {
+TEST(ModelPodIndexes, PodIsIndexedByModelLabelAndNode) {
   api::Pod pod;
   pod.metadata.ns = "n";
   EXPECT_EQ(index_by_model(pod), Names{});

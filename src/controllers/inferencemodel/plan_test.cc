@@ -87,7 +87,7 @@ constexpr const char* kNow = "2024-05-01T12:00:00Z";
 
 class InferenceModelGolden : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
+TEST_P(InferenceModelGolden, PlanWorkAndStatusMatchGoldenFile) {
   const Case test = load(golden_cases("inferencemodel").at(GetParam()));
   const Plan wanted = plan(test.model, test.world, test.options);
   const api::InferenceModelStatus status =
@@ -112,7 +112,7 @@ TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
 }
 
 // The EdgeNode planner adds nothing to what the models ask for, and drops nothing.
-TEST_P(InferenceModelGolden, NodesGetWhatTheModelsAskFor) {
+TEST_P(InferenceModelGolden, WorkListContainsExactlyTheModelWork) {
   const GoldenCase& given = golden_cases("inferencemodel").at(GetParam());
   const Case test = load(given);
   for (const auto& node : test.edge_nodes) {
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Case, InferenceModelGolden,
                          ::testing::ValuesIn(golden_cases("inferencemodel").names()),
                          [](const auto& test) { return test.param; });
 
-TEST(CertificateHosts, AreWhatClientsAndTiersUse) {
+TEST(CertificateHosts, HostsMatchAddressesAndServiceNames) {
   using ::testing::UnorderedElementsAre;
   const auto hosts_of = [](const char* name) {
     const Case test = load(golden_cases("inferencemodel").at(name));
@@ -153,7 +153,7 @@ TEST(CertificateHosts, AreWhatClientsAndTiersUse) {
   EXPECT_THAT(hosts_of("cloud_load_balancer_with_a_name"), ::testing::Contains("lb.example"));
 }
 
-TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
+TEST(ServerTable, OperatorEntryReplacesBuiltInEntry) {
   auto table = hosting::servers_from_json(
       codec::parse_yaml("{tensorflow: {image: tf, args: [a], readyPath: /x}, onnx: {image: other}}")
           .value());
@@ -205,7 +205,7 @@ TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
 }
 
 // An EdgeNode has limits. A refused EdgeNode blocks changes of all models on its node.
-TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) {
+TEST(ServerTable, EntryBeyondEdgeNodeLimitsIsRefused) {
   const auto word = [](std::size_t length) { return std::string(length, 'w'); };
   const auto pointer = [](std::size_t length) { return "/" + std::string(length - 1, 'p'); };
   const auto list = [](std::size_t items) {

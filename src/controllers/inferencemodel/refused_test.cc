@@ -50,7 +50,7 @@ class ScriptedWriter final : public runtime::Writer {
   }
 };
 
-TEST(RefusedObjects, AreAskedForAgainUntilTheyAreTaken) {
+TEST(RefusedObjects, RefusedWriteIsRetriedWithinFiveMinutes) {
   apiserver::InMemoryApiServer api;
   const kube::Client client(api.transport(), {});
   runtime::Manager manager(client, runtime::Manager::Options{});

@@ -134,7 +134,7 @@ spec:
   }
 };
 
-TEST_F(JointCluster, TwoModelsBecomeOneEndpointAndAtRestNothingIsWritten) {
+TEST_F(JointCluster, TwoModelsFormOneServiceAndRestartWritesNothing) {
   add_world();
   add_service();
   serve_all();
@@ -144,7 +144,7 @@ TEST_F(JointCluster, TwoModelsBecomeOneEndpointAndAtRestNothingIsWritten) {
   EXPECT_TRUE(comes_to_rest());
 }
 
-TEST_F(JointCluster, IsReadyOnceEveryTierAnswersAndStaysReadyWithoutTheCloud) {
+TEST_F(JointCluster, ServiceIsReadyAfterAllTiersAndStaysReadyWithoutCloud) {
   add_world();
   add_service();
   serve();
@@ -166,7 +166,7 @@ TEST_F(JointCluster, IsReadyOnceEveryTierAnswersAndStaysReadyWithoutTheCloud) {
   EXPECT_EQ(condition("Ready"), "True Serving");
 }
 
-TEST_F(JointCluster, TheServiceMayComeBeforeEverythingItNames) {
+TEST_F(JointCluster, ServiceCreatedFirstWaitsForModelsAndNodes) {
   add_service();
   ASSERT_TRUE(eventually([&] { return condition("Ready") == "False ModelNotFound"; }))
       << codec::write_json(status());
@@ -183,7 +183,7 @@ TEST_F(JointCluster, TheServiceMayComeBeforeEverythingItNames) {
   serve();
 }
 
-TEST_F(JointCluster, APolicyChangesWhatTheNodeIsToldAndNoPod) {
+TEST_F(JointCluster, PolicyAndModelChangesUpdateWorkListWithoutNewPod) {
   add_world();
   add_service();
   serve();
@@ -202,7 +202,7 @@ TEST_F(JointCluster, APolicyChangesWhatTheNodeIsToldAndNoPod) {
   EXPECT_EQ(condition("EdgeReady"), "True Serving");
 }
 
-TEST_F(JointCluster, ObjectsOfOthersAreNeverTouched) {
+TEST_F(JointCluster, ForeignObjectsOfTheSameNameAreNotChanged) {
   add_world();
   const std::string foreign = R"(
 apiVersion: ai.kubeedge.io/v1alpha1
@@ -273,7 +273,7 @@ class MovedService : public JointCluster {
   const std::string kOld = kPods + "/digits-edge-adfa01a70198";
 };
 
-TEST_F(MovedService, GoesOnAtTheOldNodeUntilTheNewOneAnswers) {
+TEST_F(MovedService, OldNodeServesUntilNewNodeAnswers) {
   move();
   ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "False WaitingForNode"; }))
       << codec::write_json(status());
@@ -284,7 +284,7 @@ TEST_F(MovedService, GoesOnAtTheOldNodeUntilTheNewOneAnswers) {
   EXPECT_TRUE(eventually([&] { return work().is_null(); }));
 }
 
-TEST_F(MovedService, ComesOffANodeThatIsDead) {
+TEST_F(MovedService, ServiceLeavesDeadNode) {
   move();
   patch_status("/api/v1/nodes/edge0",
                "{conditions: [{type: Ready, status: Unknown, reason: NodeStatusUnknown}]}");
@@ -293,7 +293,7 @@ TEST_F(MovedService, ComesOffANodeThatIsDead) {
   EXPECT_TRUE(leaves()) << "nobody is there to end it";
 }
 
-TEST_F(JointCluster, DeletedItLeavesNothing) {
+TEST_F(JointCluster, DeletedServiceLeavesNoObjects) {
   add_world();
   add_service();
   serve();
@@ -311,7 +311,7 @@ TEST_F(JointCluster, DeletedItLeavesNothing) {
   }));
 }
 
-TEST_F(JointCluster, AnInferenceModelThatIsThereTakesThePlaceOfAChildOnceItAnswers) {
+TEST_F(JointCluster, ReferencedModelReplacesChildOnceItServes) {
   add_world();
   add_service();
   serve();
@@ -338,7 +338,7 @@ TEST_F(JointCluster, AnInferenceModelThatIsThereTakesThePlaceOfAChildOnceItAnswe
       << "told before the other one went";
 }
 
-TEST_F(JointCluster, FromOurServersToTheUsersWorkersAndBack) {
+TEST_F(JointCluster, WorkersSwitchBetweenBuiltInServersAndUserPods) {
   add_world();
   add_service();
   serve();
@@ -374,7 +374,7 @@ TEST_F(JointCluster, FromOurServersToTheUsersWorkersAndBack) {
   ASSERT_TRUE(eventually([&] { return !work()["joint"].is_null(); }));
 }
 
-TEST_F(JointCluster, CountsGoOnThroughARestartOfTheOperatorAndAnotherEpochOfTheNode) {
+TEST_F(JointCluster, CountsSurviveOperatorRestartAndNewNodeEpoch) {
   add_world();
   add_service();
   serve_all();

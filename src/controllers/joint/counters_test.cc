@@ -22,27 +22,27 @@ std::int64_t inferences(const std::vector<JointCounters>& kept) {
   return total(kept)["inferences"].as_integer();
 }
 
-TEST(JointCounters, AreSummedUpOverNodesMemberByMember) {
+TEST(JointCounters, CountersAreSummedOverNodesPerMember) {
   const auto kept = gather({}, {count("a", "1", "{inferences: 3, asked: {cloud: 1}}"),
                                 count("b", "1", "{inferences: 4, asked: {cloud: 2, edge: 5}}")});
   EXPECT_EQ(total(kept), yaml("{inferences: 7, asked: {cloud: 3, edge: 5}}"));
 }
 
-TEST(JointCounters, ToldAgainChangeNothing) {
+TEST(JointCounters, RepeatedCountersChangeNothing) {
   const std::vector<Count> counts = {count("a", "1", "{inferences: 3}"),
                                      count("b", "9", "{inferences: 4}")};
   const auto once = gather({}, counts);
   EXPECT_EQ(gather(once, counts), once);
 }
 
-TEST(JointCounters, OfANodeThatIsSilentOrHasLeftStay) {
+TEST(JointCounters, CountersOfAbsentNodeStay) {
   const auto kept = gather(gather({}, {count("a", "1", "{inferences: 3}")}),
                            {count("b", "1", "{inferences: 4}")});
   EXPECT_EQ(inferences(kept), 7);
   EXPECT_EQ(inferences(gather(kept, {count("a", "1", "{inferences: 5}")})), 9);
 }
 
-TEST(JointCounters, ANewEpochComesOnTopOfTheOldOne) {
+TEST(JointCounters, NewEpochIsAddedToOldEpoch) {
   auto kept = gather({}, {count("a", "1", "{inferences: 3}")});
   kept = gather(kept, {count("a", "2", "{inferences: 1}")});
   EXPECT_EQ(inferences(kept), 4);
@@ -55,13 +55,13 @@ TEST(JointCounters, AnOldEpochThatComesBackIsNotCountedTwice) {
   EXPECT_EQ(inferences(kept), 5);
 }
 
-TEST(JointCounters, ValuesThatGoBackWithinAnEpochAreAnOldWord) {
+TEST(JointCounters, LowerValuesWithinAnEpochAreIgnored) {
   auto kept = gather({}, {count("a", "1", "{inferences: 30, hard: 2}")});
   kept = gather(kept, {count("a", "1", "{inferences: 20, hard: 3}")});
   EXPECT_EQ(total(kept), yaml("{inferences: 30, hard: 3}"));
 }
 
-TEST(JointCounters, ValuesThatGoBackInWhoCountsSinceItsStartAreANewStart) {
+TEST(JointCounters, LowerValuesOfAWorkerStartANewSum) {
   const auto worker = [](std::string_view counters) {
     return count("a", "w", counters, Count::Back::kNewStart);
   };
@@ -80,7 +80,7 @@ TEST(JointCounters, OldEpochsOfANodeAreBounded) {
   EXPECT_EQ(kept.size(), 2 + kOldEpochsMax);  // the current one, and the nameless one
 }
 
-TEST(JointCounters, OfManyWorkersOnANodeThatIsSilentForAWhileAreNotCountedTwice) {
+TEST(JointCounters, WorkersOfSilentNodeAreNotCountedTwice) {
   constexpr int kReplicas = 6;
   const Counting who{.side_by_side = kReplicas, .nodes = {"a"}};
   std::vector<Count> counts;
@@ -100,7 +100,7 @@ TEST(JointCounters, OfManyWorkersOnANodeThatIsSilentForAWhileAreNotCountedTwice)
   }
 }
 
-TEST(JointCounters, OfANodeThatIsSilentStayApartHoweverManyThereAre) {
+TEST(JointCounters, CountersOfSilentNodeAreNotCountedTwiceAfterScaleDown) {
   const Counting one{.side_by_side = 1,
                      .nodes = {"a", "b"}};  // scaled down while the node is silent
   std::vector<Count> counts;
@@ -112,7 +112,7 @@ TEST(JointCounters, OfANodeThatIsSilentStayApartHoweverManyThereAre) {
   EXPECT_EQ(inferences(gather(kept, counts, one)), 31);
 }
 
-TEST(JointCounters, TheEpochThatWasToldLastIsFoldedLast) {
+TEST(JointCounters, MostRecentlyReportedEpochIsFoldedLast) {
   // The first worker outlives many others beside it, and then is silent for a moment.
   const Count first = count("a", "first", "{inferences: 100}");
   std::vector<JointCounters> kept;
@@ -133,7 +133,7 @@ TEST(JointCounters, RecordsAreBounded) {
   EXPECT_EQ(gather(kept, counts), kept);
 }
 
-TEST(JointCounters, NodesThatLeaveMakeRoomForThoseThatCome) {
+TEST(JointCounters, RecordsOfDepartedNodesAreFoldedForNewNodes) {
   // One node is present but silent, while far more nodes come and go.
   const Count silent = count("silent", "1", "{inferences: 7}");
   std::vector<JointCounters> kept = gather({}, {silent});
@@ -150,7 +150,7 @@ TEST(JointCounters, NodesThatLeaveMakeRoomForThoseThatCome) {
   EXPECT_EQ(inferences(kept), kNodes + 8);
 }
 
-TEST(JointCounters, OfAStatusWithMoreRecordsThanThereAreNowAreAddedUp) {
+TEST(JointCounters, ExcessRecordsOfOldStatusAreSummed) {
   std::vector<JointCounters> kept(2 * kRecordsMax);
   for (std::size_t i = 0; i < kept.size(); ++i) {
     kept[i].node = "n" + std::to_string(i);
@@ -161,7 +161,7 @@ TEST(JointCounters, OfAStatusWithMoreRecordsThanThereAreNowAreAddedUp) {
   EXPECT_EQ(inferences(kept), 2 * kRecordsMax);
 }
 
-TEST(JointCounters, WhatIsNoCountIsLeftOut) {
+TEST(JointCounters, InvalidCountersAreIgnored) {
   const auto kept = gather(
       {},
       {count("a", "1",
@@ -169,7 +169,7 @@ TEST(JointCounters, WhatIsNoCountIsLeftOut) {
   EXPECT_EQ(total(kept), yaml("{inferences: 3, deep: {}}"));
 }
 
-TEST(JointCounters, NamesThatANodeMakesUpDoNotPileUpInTheNamelessRecord) {
+TEST(JointCounters, InventedNamesInNamelessRecordAreBounded) {
   std::vector<JointCounters> kept;
   for (int epoch = 0; epoch < 500; ++epoch) {
     const std::string number = std::to_string(epoch);
@@ -182,7 +182,7 @@ TEST(JointCounters, NamesThatANodeMakesUpDoNotPileUpInTheNamelessRecord) {
   EXPECT_EQ(inferences(kept), 500);
 }
 
-TEST(JointCounters, SumsStopAtTheGreatestNumber) {
+TEST(JointCounters, SumsSaturateAtMaximum) {
   const auto kept = gather({}, {count("a", "1", "{inferences: 9223372036854775807}"),
                                 count("b", "1", "{inferences: 2}")});
   EXPECT_EQ(inferences(kept), 9223372036854775807);

@@ -112,7 +112,7 @@ class JointPorts : public ::testing::Test {
   }
 };
 
-TEST_F(JointPorts, AServiceClaimsThePortsOfItsPodsAndThoseThatItWants) {
+TEST_F(JointPorts, ServiceClaimsPortsOfPodsAndPlannedPorts) {
   const auto selecting = service("a", "selector: {matchLabels: {line: x}}");
   EXPECT_EQ(text(claims_of(selecting, nodes({"edge0"}), {}, 0)), "") << "no port is chosen yet";
   EXPECT_EQ(text(claims_of(selecting, nodes({"edge0", "edge1"}), {}, 18080)),

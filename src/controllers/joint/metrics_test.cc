@@ -134,7 +134,7 @@ spec: {edgeWorker: {model: {name: small}, nodeName: edge0}, cloudWorker: {model:
   kube::Client client_{api_.transport(), {}};
 };
 
-TEST_F(JointMetricsOfServices, SayWhatTheStatusSaysUntilTheServiceIsGone) {
+TEST_F(JointMetricsOfServices, MetricsFollowServiceStatusUntilDeletion) {
   Operator one(client_);
   one.manager().watch<api::JointInferenceService>();
   const JointMetrics collector(one.manager().caches(), [&] { return one.manager().leading(); });
@@ -161,7 +161,7 @@ TEST_F(JointMetricsOfServices, SayWhatTheStatusSaysUntilTheServiceIsGone) {
 }
 
 // A text that is no number is no measurement; a sample of 0 would be wrong.
-TEST_F(JointMetricsOfServices, ALatencyThatIsNoNumberIsNotThere) {
+TEST_F(JointMetricsOfServices, NonNumericLatencyIsOmitted) {
   Operator one(client_);
   one.manager().watch<api::JointInferenceService>();
   const JointMetrics collector(one.manager().caches(), [] { return true; });
@@ -183,7 +183,7 @@ TEST_F(JointMetricsOfServices, ALatencyThatIsNoNumberIsNotThere) {
 }
 
 // An operator and its stand-by report the sums once.
-TEST_F(JointMetricsOfServices, OfSeveralOperatorsTheOneThatLeadsTells) {
+TEST_F(JointMetricsOfServices, OnlyLeadingOperatorExportsMetrics) {
   const auto elects = [](const char* identity) {
     runtime::Manager::Options options;
     options.election.emplace();

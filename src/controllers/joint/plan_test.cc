@@ -101,7 +101,7 @@ const WallTime kNow = meta::parse_time("2026-05-01T12:00:00Z").value();
 
 class JointGolden : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(JointGolden, PlanWorkAndStatusAreAsWritten) {
+TEST_P(JointGolden, PlanWorkAndStatusMatchGoldenFile) {
   const auto test = load(golden_cases("joint").at(GetParam()));
   const JointPlan wanted = plan(test->service, test->world, test->options);
   const JointObservation seen = observe(test->service, wanted, test->world, test->options, kNow);
@@ -132,7 +132,7 @@ TEST_P(JointGolden, PlanWorkAndStatusAreAsWritten) {
 }
 
 // The EdgeNode planner adds nothing to what the service asks for, and drops nothing.
-TEST_P(JointGolden, NodesGetWhatThePlanAsksFor) {
+TEST_P(JointGolden, WorkListContainsExactlyTheServiceWork) {
   const GoldenCase& given = golden_cases("joint").at(GetParam());
   const auto test = load(given);
   api::JointInferenceService after = test->service;
@@ -182,7 +182,7 @@ class JointCounts : public ::testing::Test {
   std::unique_ptr<Case> test_;
 };
 
-TEST_F(JointCounts, ThatOnlyCountAreTakenUpTenSecondsAfterTheLastChange) {
+TEST_F(JointCounts, CountsAloneAreWrittenTenSecondsAfterLastChange) {
   const std::int64_t before = test_->service.status.inference_number;
   report("{counters: {inferences: 1000}}");
   const JointObservation early = take(at(std::chrono::seconds(4)));
@@ -194,7 +194,7 @@ TEST_F(JointCounts, ThatOnlyCountAreTakenUpTenSecondsAfterTheLastChange) {
   EXPECT_EQ(late.status.update_time, "2026-05-01T12:00:10Z");
 }
 
-TEST_F(JointCounts, TransitionsAreWrittenAtOnceAndTakeCountsAlong) {
+TEST_F(JointCounts, TransitionIsWrittenAtOnceWithCounts) {
   report(
       "{counters: {inferences: 1000}, degraded: {reason: BreakerOpen, message: 'cloud: connection "
       "refused'}}");
@@ -207,7 +207,7 @@ TEST_F(JointCounts, TransitionsAreWrittenAtOnceAndTakeCountsAlong) {
   EXPECT_EQ(condition("Degraded"), "False AllTiersAsked");
 }
 
-TEST_F(JointCounts, OfAHostileNodeLeaveAStatusThatTheServerTakes) {
+TEST_F(JointCounts, HostileCountersLeaveValidStatus) {
   Json many = Json::object();
   for (int i = 0; i < 100; ++i) many.set("made-up-" + std::to_string(i), i + 1);
   Json hostile = Json::object(
@@ -234,19 +234,19 @@ TEST_F(JointCounts, OfAHostileNodeLeaveAStatusThatTheServerTakes) {
   EXPECT_EQ(look(at(std::chrono::hours(1))).status.to_json(), status.to_json());
 }
 
-TEST_F(JointCounts, AClockThatWasSetBackKeepsNobodyWaiting) {
+TEST_F(JointCounts, ClockSetBackDoesNotDelayCounts) {
   report("{counters: {inferences: 1000}}");
   EXPECT_EQ(take(at(std::chrono::seconds(-3600))).status.inference_number, 1000);
 }
 
-TEST_F(JointCounts, OfAFormerServiceOfTheNameAreLeftOut) {
+TEST_F(JointCounts, CountsOfFormerServiceAreIgnored) {
   report("{uid: of-the-former-service, counters: {inferences: 1000}}");
   EXPECT_EQ(take(at(std::chrono::seconds(20))).status.inference_number, 41);
   report("{uid: service-uid, epoch: other, counters: {inferences: 5}}");
   EXPECT_EQ(take(at(std::chrono::seconds(40))).status.inference_number, 46);
 }
 
-TEST_F(JointCounts, GoOnThroughAnotherEpochOfTheNode) {
+TEST_F(JointCounts, CountsContinueInNewNodeEpoch) {
   report("{counters: {inferences: 1000}}");
   take(at(std::chrono::seconds(20)));
   report("{epoch: other, counters: {inferences: 5}}");

@@ -41,7 +41,7 @@ void run(const GoldenCase& test) {
 
 class ModelGolden : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(ModelGolden, StatusIsAsWritten) {
+TEST_P(ModelGolden, StatusMatchesGoldenFile) {
   const GoldenCase& test = golden_cases("model").at(GetParam());
   if (test.given["model"]["apiVersion"].as_string() == "sedna.io/v1alpha1") {
     run<api::SednaModel>(test);
@@ -86,7 +86,7 @@ api::ModelMetricsStatus see(const api::ModelMetricsStatus& before,
 }
 
 // Reports may arrive in any order and repeatedly: once the last one has arrived, its values stay.
-TEST(ModelReports, AnOldOneThatComesAgainBringsNothingBack) {
+TEST(ModelReports, OldReportNeverReplacesNewerValues) {
   const std::vector<double> values{0.5, 0.9, 0.7, 0.9, 0.6};
   std::vector<std::size_t> order{0, 1, 2, 3, 4};
   do {
@@ -102,14 +102,14 @@ TEST(ModelReports, AnOldOneThatComesAgainBringsNothingBack) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(ModelReports, WhatAJobWroteIsReplacedByALaterReportAndNotByTheOneBefore) {
+TEST(ModelReports, OnlyNewerReportReplacesManualMetric) {
   api::ModelMetricsStatus status = see({}, node_with({{"w", accuracy(7, 0.5)}}));
   status.metrics.front().value = "0.99";  // written by a job, or by hand
   EXPECT_EQ(see(status, node_with({{"w", accuracy(7, 0.5)}})).metrics.front().value, "0.99");
   EXPECT_EQ(see(status, node_with({{"w", accuracy(8, 0.6)}})).metrics.front().value, "0.6");
 }
 
-TEST(ModelReports, MoreWorkersThanCanBeRememberedAreLeftOutUntilOthersAreDone) {
+TEST(ModelReports, ExcessReportersWaitUntilOthersLeave) {
   std::vector<std::pair<std::string, std::string>> workers;
   for (std::size_t i = 0; i <= api::ModelMetricsStatus::kReportersMax; ++i) {
     const std::string number = std::to_string(100 + i);
@@ -129,7 +129,7 @@ TEST(ModelReports, MoreWorkersThanCanBeRememberedAreLeftOutUntilOthersAreDone) {
   EXPECT_EQ(meta::find_condition(status.conditions, "ReportAccepted"), nullptr);
 }
 
-TEST(ModelReports, OfAHostileNodeAreClippedToWhatAStatusHolds) {
+TEST(ModelReports, HostileReportIsClippedToValidStatus) {
   Json metrics = Json::object();
   for (int i = 0; i < 2'000; ++i) metrics.set("m" + std::to_string(i), 1e300);
   metrics.set(std::string(10'000, 'x'), 1);
@@ -153,7 +153,7 @@ TEST(ModelReports, OfAHostileNodeAreClippedToWhatAStatusHolds) {
   }
 }
 
-TEST(ModelReports, NameTheModelsOfTheirGroup) {
+TEST(ModelReports, ReportedModelsAreFilteredByApiGroup) {
   const auto node = node_with(
       {{"w",
         R"({"models":{"models.edgeai.io/default/a":{},"models.sedna.io/default/b":{},"models.edgeai.io/c":{}}})"}});

@@ -67,7 +67,7 @@ class Replication : public ::testing::Test {
   }
 };
 
-TEST_F(Replication, WhoHasTheFilesSharesThemWithThoseThatShallHaveThem) {
+TEST_F(Replication, SourceSharesFilesWithSelectedNodes) {
   const ReplicationWork a = work("edge0"), b = work("edge1"), other = work("edge3");
   ASSERT_EQ(a.shares.size(), 1u);
   EXPECT_EQ(a.shares[0].path, "/data/faces");
@@ -81,7 +81,7 @@ TEST_F(Replication, WhoHasTheFilesSharesThemWithThoseThatShallHaveThem) {
   EXPECT_TRUE(other.shares.empty() && other.replicas.empty());
 }
 
-TEST_F(Replication, WhatIsSaidOfFilesThatWereMeantBeforeIsNoOffer) {
+TEST_F(Replication, ShareOfFormerPathIsIgnored) {
   offer("s0", "/data/former");
   has("edge1", "s0");
   EXPECT_EQ(work("edge2").replicas[0].snapshot, "");
@@ -89,7 +89,7 @@ TEST_F(Replication, WhatIsSaidOfFilesThatWereMeantBeforeIsNoOffer) {
   EXPECT_EQ(status().current, 0);
 }
 
-TEST_F(Replication, WhoHasACopyHelpsThoseBehind) {
+TEST_F(Replication, CurrentReplicaServesOutdatedNodes) {
   has("edge1", "s1");
   EXPECT_EQ(names(work("edge2").replicas[0].sources), (std::vector<std::string>{"edge1", "edge0"}));
   ASSERT_EQ(work("edge1").shares.size(), 1u);
@@ -97,7 +97,7 @@ TEST_F(Replication, WhoHasACopyHelpsThoseBehind) {
   EXPECT_EQ(work("edge1").shares[0].nodes, std::vector<std::string>{"edge2"});
 }
 
-TEST_F(Replication, OfManyHelpersAFewAreAskedAndNotAllTheSame) {
+TEST_F(Replication, SourcesAreLimitedAndDifferPerNode) {
   for (int i = 10; i < 30; ++i) {
     add("n" + std::to_string(i), "a");
     has("n" + std::to_string(i), "s1");
@@ -110,7 +110,7 @@ TEST_F(Replication, OfManyHelpersAFewAreAskedAndNotAllTheSame) {
 }
 
 // Updating all other lists whenever one node finishes would cost a quadratic number of writes.
-TEST_F(Replication, ThatAnotherNodeIsDoneOrBehindAgainIsNoNewsForThoseWhoHaveTheirCopyAndHelpers) {
+TEST_F(Replication, ProgressOfOtherNodesKeepsSourcesAndShares) {
   for (const char* name : {"edge4", "edge5", "edge6", "edge7"}) add(name, "a");
   for (const char* name : {"edge1", "edge2", "edge4"}) has(name, "s1");
   const auto give = [this](const std::string& node) {
@@ -132,14 +132,14 @@ TEST_F(Replication, ThatAnotherNodeIsDoneOrBehindAgainIsNoNewsForThoseWhoHaveThe
   same("the one that waited is done too");
 }
 
-TEST_F(Replication, WithNewFilesThoseWhoHaveTheOldOnesHelpNobody) {
+TEST_F(Replication, OutdatedReplicaIsNotASource) {
   has("edge1", "s1");
   mutable_.at("edge2")->spec.replicas = work("edge2").replicas;
   offer("s2");
   EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
 }
 
-TEST_F(Replication, AHelperThatIsGoneOrHasNoPortIsNotAsked) {
+TEST_F(Replication, UnreachableReplicaIsNotASource) {
   has("edge1", "s1");
   mutable_.at("edge1")->status.conditions[0].status = "Unknown";
   EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
@@ -148,7 +148,7 @@ TEST_F(Replication, AHelperThatIsGoneOrHasNoPortIsNotAsked) {
   EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
 }
 
-TEST_F(Replication, ANodeThatNamesAPlaceWhereNobodyIsToAskIsNotAsked) {
+TEST_F(Replication, NodeWithUnsafePeerUrlIsNotASource) {
   has("edge1", "s1");
   for (const char* url : {"http://127.0.0.1:24500/internal?x=", "https://edge1:10445/internal",
                           "https://user@edge1:10445"}) {
@@ -160,7 +160,7 @@ TEST_F(Replication, ANodeThatNamesAPlaceWhereNobodyIsToAskIsNotAsked) {
   }
 }
 
-TEST_F(Replication, ARevokedNodeGetsNothingAndIsAskedForNothing) {
+TEST_F(Replication, RevokedNodeNeitherReceivesNorServes) {
   has("edge1", "s1");
   mutable_.at("edge2")->spec.replicas = work("edge2").replicas;
   mutable_.at("edge1")->metadata.annotations["edgeai.io/revoked"] = "true";
@@ -176,7 +176,7 @@ TEST_F(Replication, ARevokedNodeGetsNothingAndIsAskedForNothing) {
   EXPECT_EQ(work("edge0").shares.at(0).nodes, (std::vector<std::string>{"edge1", "edge2"}));
 }
 
-TEST_F(Replication, WhereTheNodeWithTheFilesIsRevokedOthersGoOnWithWhatThereIs) {
+TEST_F(Replication, ReplicasServeOthersWhenSourceIsRevoked) {
   has("edge1", "s1");
   mutable_.at("edge0")->metadata.annotations["edgeai.io/revoked"] = "true";
   EXPECT_TRUE(work("edge0").shares.empty());
@@ -185,7 +185,7 @@ TEST_F(Replication, WhereTheNodeWithTheFilesIsRevokedOthersGoOnWithWhatThereIs) 
   EXPECT_EQ(work("edge1").shares.at(0).nodes, std::vector<std::string>{"edge2"});
 }
 
-TEST_F(Replication, ThatANodeIsRevokedIsNewsForOthersAndOtherAnnotationsAreNot) {
+TEST_F(Replication, RevocationAffectsOtherNodesButOtherAnnotationsDoNot) {
   const api::EdgeNode before = *mutable_.at("edge1");
   api::EdgeNode& now = *mutable_.at("edge1");
   now.metadata.annotations["note"] = "by the door";
@@ -195,20 +195,20 @@ TEST_F(Replication, ThatANodeIsRevokedIsNewsForOthersAndOtherAnnotationsAreNot) 
   EXPECT_FALSE(same_to_others(now, before));
 }
 
-TEST_F(Replication, ACopyOfAnObjectOfTheSameNameThatIsNoMoreCountsForNothing) {
+TEST_F(Replication, ReplicaOfFormerObjectIsIgnored) {
   has("edge1", "s1", "former");
   EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
   EXPECT_EQ(status().current, 0);
 }
 
-TEST_F(Replication, BeforeTheFilesAreKnownCopiesWait) {
+TEST_F(Replication, ReplicasWaitForFirstSnapshot) {
   mutable_.at("edge0")->status.shares.clear();
   EXPECT_EQ(work("edge1").replicas[0].snapshot, "");
   EXPECT_EQ(status().snapshot, "");
   EXPECT_EQ(status().wanted, 2);
 }
 
-TEST_F(Replication, AnEmptySelectorIsEveryNodeWithAnAgent) {
+TEST_F(Replication, EmptySelectorMatchesEveryNodeWithAnAgent) {
   claim_.spec.node_selector.clear();
   auto lonely = std::make_shared<api::Node>();
   lonely->metadata.name = "no-agent";
@@ -216,7 +216,7 @@ TEST_F(Replication, AnEmptySelectorIsEveryNodeWithAnAgent) {
   EXPECT_EQ(replica_nodes(claim_, world_), (std::vector<std::string>{"edge1", "edge2", "edge3"}));
 }
 
-TEST_F(Replication, StatusSaysWhoIsBehindAndSinceWhen) {
+TEST_F(Replication, StatusListsOutdatedNodesWithTime) {
   has("edge1", "s1");
   const api::ReplicationStatus first = status();
   EXPECT_EQ(first.wanted, 2);
@@ -234,7 +234,7 @@ TEST_F(Replication, StatusSaysWhoIsBehindAndSinceWhen) {
   EXPECT_EQ(later.nodes[0].behind_since, kNow);
 }
 
-TEST_F(Replication, WhenTheFilesChangeEveryCopyIsBehindAtOnce) {
+TEST_F(Replication, NewSnapshotOutdatesEveryReplica) {
   has("edge1", "s1");
   has("edge2", "s1");
   offer("s2");
@@ -244,12 +244,12 @@ TEST_F(Replication, WhenTheFilesChangeEveryCopyIsBehindAtOnce) {
   EXPECT_EQ(now.nodes[0].snapshot, "s1");
 }
 
-TEST_F(Replication, AnUnreachableNodeIsSaidToBe) {
+TEST_F(Replication, UnreachableNodeIsReported) {
   mutable_.at("edge2")->status.conditions[0].status = "Unknown";
   EXPECT_EQ(status().find_node("edge2")->state, "Unreachable");
 }
 
-TEST_F(Replication, WhyThereIsNothingToHaveIsPassedOn) {
+TEST_F(Replication, FailureReasonOfShareIsReported) {
   mutable_.at("edge0")->status.shares = {{.key = kKey,
                                           .path = "/data/faces",
                                           .state = "Failed",
@@ -259,7 +259,7 @@ TEST_F(Replication, WhyThereIsNothingToHaveIsPassedOn) {
   EXPECT_EQ(status().message, "/data/faces: not allowed");
 }
 
-TEST_F(Replication, ASelectorThatNoOtherNodeHasIsToldOf) {
+TEST_F(Replication, SelectorWithoutNodesIsReported) {
   claim_.spec.node_selector = {{"line", "none"}};
   EXPECT_EQ(status().wanted, 0);
   EXPECT_EQ(status().reason, "NoNodeSelected");
@@ -267,7 +267,7 @@ TEST_F(Replication, ASelectorThatNoOtherNodeHasIsToldOf) {
   EXPECT_EQ(status().reason, "");
 }
 
-TEST_F(Replication, NumbersThatCannotBeAreNone) {
+TEST_F(Replication, NegativeSizeIsReportedAsZero) {
   mutable_.at("edge0")->status.shares[0].bytes = -5;
   EXPECT_EQ(status().bytes, 0);
 }

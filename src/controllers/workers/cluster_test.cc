@@ -102,7 +102,7 @@ class WorkersInACluster : public ControlPlane {
 // The steps in every order: each step may be the last one that a pod waits for.
 class WorkersInAnyOrder : public WorkersInACluster, public ::testing::WithParamInterface<int> {};
 
-TEST_P(WorkersInAnyOrder, WhateverComesLastTheWorkerRunsThen) {
+TEST_P(WorkersInAnyOrder, WorkerRunsAfterAnyOrderOfCreation) {
   std::vector<std::pair<int, std::function<void()>>> steps{{0, [&] { add_node("edge0"); }},
                                                            {1, [&] { add_agent("edge0"); }},
                                                            {2, [&] { add_model(); }},
@@ -131,7 +131,7 @@ TEST_P(WorkersInAnyOrder, WhateverComesLastTheWorkerRunsThen) {
 // A selection of the 24 orders: each step is last once, and the service is first once.
 INSTANTIATE_TEST_SUITE_P(Order, WorkersInAnyOrder, ::testing::Values(0, 4, 9, 16, 18, 23));
 
-TEST_F(WorkersInACluster, AnotherTemplateReplacesOneReplicaAfterTheOther) {
+TEST_F(WorkersInACluster, TemplateChangeReplacesReplicasOneByOne) {
   add_node("edge0");
   add_agent("edge0");
   add_model();
@@ -163,7 +163,7 @@ TEST_F(WorkersInACluster, AnotherTemplateReplacesOneReplicaAfterTheOther) {
   for (const auto& [name, pod] : pods()) EXPECT_NE(pod.uid, before.at(name).uid);
 }
 
-TEST_F(WorkersInACluster, ASelectorsWorkersFollowNodesThatComeAndGo) {
+TEST_F(WorkersInACluster, WorkersFollowNodesOfTheSelector) {
   add_model();
   add_service("selector: {matchLabels: {line: '7'}}");
   answer_in_the_cloud();
@@ -187,7 +187,7 @@ TEST_F(WorkersInACluster, ASelectorsWorkersFollowNodesThatComeAndGo) {
   EXPECT_TRUE(eventually([&] { return nodes() == std::set<std::string>{"edge0"}; }));
 }
 
-TEST_F(WorkersInACluster, AnotherVersionOfTheModelReachesTheWorkerOnceTheNodeHasIt) {
+TEST_F(WorkersInACluster, NewModelVersionReplacesPodOnceNodeHasIt) {
   add_node("edge0");
   add_agent("edge0");
   add_model();
@@ -210,7 +210,7 @@ TEST_F(WorkersInACluster, AnotherVersionOfTheModelReachesTheWorkerOnceTheNodeHas
   }));
 }
 
-TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
+TEST_F(WorkersInACluster, WorkerWithAssignmentCapabilityKeepsItsPod) {
   add_node("edge0");
   add_agent("edge0");
   add_model();
@@ -246,7 +246,7 @@ TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
   EXPECT_EQ(pods().begin()->second.uid, first);
 }
 
-TEST_F(WorkersInACluster, TheEdgeStartsOnceTheCloudHasAnAddressWhetherOrNotAnybodyAnswersThere) {
+TEST_F(WorkersInACluster, EdgeWorkerStartsOnceCloudHasAnAddress) {
   add_node("edge0");
   add_agent("edge0");
   add_model();
@@ -260,7 +260,7 @@ TEST_F(WorkersInACluster, TheEdgeStartsOnceTheCloudHasAnAddressWhetherOrNotAnybo
   EXPECT_TRUE(eventually([&] { return pods().size() == 1; })) << edge_ready();
 }
 
-TEST_F(WorkersInACluster, ANodeBeyondThoseThatAWorkerMayHaveIsToldNothingUntilAPlaceIsFree) {
+TEST_F(WorkersInACluster, ExcessNodeGetsNoWorkerUntilAPlaceIsFree) {
   for (int i = 0; i <= 500; ++i) {  // order of age equals order of name
     post(kNodes, "{apiVersion: v1, kind: Node, metadata: {name: n" + std::to_string(1000 + i) +
                      ", labels: {line: '7'}}}");

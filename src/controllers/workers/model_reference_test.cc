@@ -23,7 +23,7 @@ ModelResolution resolve(const std::function<void(api::SednaModel&)>& change, Mod
 
 // The schema rejects some of these; older objects, or those of another server, are checked all the
 // same.
-TEST(ModelReference, WhatNoNodeCanBeToldIsUnsupported) {
+TEST(ModelReference, InvalidUrlOrVersionIsUnsupported) {
   struct Case {
     const char* what;
     std::function<void(api::SednaModel&)> change;
@@ -55,7 +55,7 @@ TEST(ModelReference, WhatNoNodeCanBeToldIsUnsupported) {
   }
 }
 
-TEST(ModelReference, APathThatLeadsUpIsUnsupported) {
+TEST(ModelReference, PathWithParentDirectoryIsUnsupported) {
   for (const char* path : {"/..", "/data/../etc", "file:///data/.."}) {
     const auto change = [path](api::SednaModel& model) {
       model.spec.url = path;
@@ -72,7 +72,7 @@ TEST(ModelReference, APathThatLeadsUpIsUnsupported) {
   EXPECT_EQ(resolve(plain, ModelUse::kUsersWorker).model->path, "/data/..a/b");
 }
 
-TEST(ModelReference, WhatIsAsLongAsNodesCanBeToldIsTaken) {
+TEST(ModelReference, LongestValidUrlAndVersionAreAccepted) {
   const auto change = [](api::SednaModel& model) {
     model.metadata.name = std::string(253, 'm');
     model.spec.url = "http://f/" + std::string(2039, 'u');
@@ -82,7 +82,7 @@ TEST(ModelReference, WhatIsAsLongAsNodesCanBeToldIsTaken) {
   EXPECT_TRUE(resolve(change, ModelUse::kServer).model);
 }
 
-TEST(ModelReference, AnotherArchiveWithoutANameIsAnotherVersion) {
+TEST(ModelReference, UnnamedVersionIsNamedByArchiveDigest) {
   EXPECT_EQ(
       resolve([](auto& model) { model.spec.sha256 = std::string(64, 'b'); }, ModelUse::kServer)
           .model->version,
@@ -92,7 +92,7 @@ TEST(ModelReference, AnotherArchiveWithoutANameIsAnotherVersion) {
       "1");
 }
 
-TEST(ModelReference, AnInferenceModelWithAVersionThatIsNoNameIsUnsupported) {
+TEST(ModelReference, InferenceModelWithInvalidVersionIsUnsupported) {
   auto model = std::make_shared<api::InferenceModel>();
   model->metadata.name = "digits";
   model->spec.framework_type = "onnx";

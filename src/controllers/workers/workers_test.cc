@@ -301,13 +301,13 @@ Json plan_all(const Case& test) {
 
 class WorkersGolden : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(WorkersGolden, PlanAndWorkAreAsWritten) {
+TEST_P(WorkersGolden, PlanAndWorkMatchGoldenFile) {
   const Case test = load(golden_cases("workers").at(GetParam()));
   golden_cases("workers").check(GetParam(), plan_all(test));
 }
 
 // Created objects, once running, match the plan exactly.
-TEST_P(WorkersGolden, WhatWasMadeStays) {
+TEST_P(WorkersGolden, CreatedPodsMatchTheNextPlan) {
   Case test = load(golden_cases("workers").at(GetParam()));
   const Workers workers = workers_of(test.job_json, test);
   for (int round = 0; round < 3; ++round) {  // a roll-out replaces one at a time

@@ -60,7 +60,7 @@ class Audit : public ::testing::Test {
 
 constexpr const char* kMaps = "/api/v1/namespaces/default/configmaps";
 
-TEST_F(Audit, AnEventSaysWhoAskedWhatAndWhatCameOfIt) {
+TEST_F(Audit, EventNamesCallerRequestAndOutcome) {
   start({});
   EXPECT_EQ(send("POST", kMaps, R"({"metadata":{"name":"a"},"data":{"k":"v"}})"), 201);
   EXPECT_EQ(send("GET", std::string(kMaps) + "/b"), 404);
@@ -90,7 +90,7 @@ TEST_F(Audit, AnEventSaysWhoAskedWhatAndWhatCameOfIt) {
   EXPECT_EQ(fs_.stat("/log/audit.jsonl").value()->mode, 0600u);
 }
 
-TEST_F(Audit, BodiesStandInItOnRequestAndThoseOfSecretsNever) {
+TEST_F(Audit, RequestLevelLogsBodiesExceptThoseOfSecrets) {
   start({.level = AuditLevel::kRequest});
   const std::string secrets = "/api/v1/namespaces/default/secrets";
   EXPECT_EQ(send("POST", kMaps, "metadata: {name: a}\ndata: {k: told}\n", "application/yaml"), 201);
@@ -105,14 +105,13 @@ TEST_F(Audit, BodiesStandInItOnRequestAndThoseOfSecretsNever) {
            R"({"metadata":{"name":"big"},"data":{"k":")" + std::string(300'000, 'x') + "\"}}"),
       201);
   const std::string all = text();
-  EXPECT_THAT(all,
-              HasSubstr(R"("requestObject":{"metadata":{"name":"a"},"data":{"k":"told"}})"));
+  EXPECT_THAT(all, HasSubstr(R"("requestObject":{"metadata":{"name":"a"},"data":{"k":"told"}})"));
   EXPECT_THAT(all, Not(HasSubstr("hidden")));
   EXPECT_THAT(all, HasSubstr("omitted: 300"));
   EXPECT_EQ(events()[1]["level"].as_string(), "Metadata");
 }
 
-TEST_F(Audit, BodiesOfWhatWasRefusedUnreadStandInItNeither) {
+TEST_F(Audit, BodiesOfRejectedRequestsAreNotLogged) {
   start({.level = AuditLevel::kRequest});
   const auto tokens = token_authenticator(
       {{.token = "node", .identity = {.name = "system:node:a", .groups = {"system:nodes"}}},
@@ -176,7 +175,7 @@ TEST_F(Audit, FilesAreBoundedInSizeAndNumber) {
             text(".1").substr(text(".1").find("stageTimestamp")));
 }
 
-TEST_F(Audit, AnotherLifeGoesOnInTheSameFile) {
+TEST_F(Audit, RestartAppendsToTheSameFile) {
   start({});
   EXPECT_EQ(send("GET", kMaps), 200);
   client_.reset();
@@ -192,7 +191,7 @@ TEST_F(Audit, AnotherLifeGoesOnInTheSameFile) {
   EXPECT_EQ(events().size(), 2u);
 }
 
-TEST_F(Audit, WhatIsNoAuditLogStaysAsItIs) {
+TEST_F(Audit, FileThatIsNoAuditLogIsNotChanged) {
   const std::string text = "port: 80\nno newline at its end";
   ASSERT_TRUE(os::write_file_atomically(fs_, "/notes", text, 0644).ok());
   EXPECT_EQ(AuditLog::open(fs_, {.file = "/notes"}).error().code(), Code::kInvalid);
@@ -207,7 +206,7 @@ TEST_F(Audit, WhatIsNoAuditLogStaysAsItIs) {
   EXPECT_EQ(::unlink(pipe.c_str()), 0);
 }
 
-TEST_F(Audit, OnAFullDiskRequestsGoOnAndWhatIsDroppedIsCounted) {
+TEST_F(Audit, FullDiskDropsEventsButServesRequests) {
   start({});
   EXPECT_EQ(send("GET", kMaps), 200);
   audit_->flush();
@@ -223,7 +222,7 @@ TEST_F(Audit, OnAFullDiskRequestsGoOnAndWhatIsDroppedIsCounted) {
   EXPECT_THAT(metrics_.text(), HasSubstr("apiserver_audit_event_total 2\n"));
 }
 
-TEST(AuditLevelWord, OthersAreRefused) {
+TEST(AuditLevelName, UnknownLevelIsRefused) {
   EXPECT_EQ(parse_audit_level("Request").value(), AuditLevel::kRequest);
   EXPECT_EQ(parse_audit_level("request").error().code(), Code::kInvalid);
 }

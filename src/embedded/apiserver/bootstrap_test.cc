@@ -45,7 +45,7 @@ class Bootstrap : public ::testing::Test {
   BootstrapClock clock_;
 };
 
-TEST_F(Bootstrap, CredentialsSurviveARestartAndNewNodesJoin) {
+TEST_F(Bootstrap, CredentialsSurviveRestartAndNewNodeGetsToken) {
   const Credentials first = load({"cloud"});
   const Credentials second = load({"cloud", "edge0"});
   EXPECT_EQ(first.ca_pem, second.ca_pem);
@@ -56,14 +56,14 @@ TEST_F(Bootstrap, CredentialsSurviveARestartAndNewNodesJoin) {
   EXPECT_EQ(second.token("system:node:edge0").size(), 64u);
 }
 
-TEST_F(Bootstrap, OthersMayNotWriteInTheDataDirectory) {
+TEST_F(Bootstrap, DataDirectoryIsNotWritableForOthers) {
   ASSERT_TRUE(fs_.make_directories(dir_, 0755).ok());
   ASSERT_TRUE(fs_.set_mode(dir_, 0777).ok());
   load({"cloud"});
   EXPECT_EQ(mode(dir_), 0755u) << "they could put another tokens.json there";
 }
 
-TEST_F(Bootstrap, SecretsAreTheOwnersAlone) {
+TEST_F(Bootstrap, SecretFilesAreReadableByOwnerOnly) {
   const Credentials credentials = load({"cloud"});
   ASSERT_TRUE(
       write_kubeconfig(fs_, dir_ / "kubeconfig", credentials, "https://127.0.0.1:1", kAdmin).ok());
@@ -74,7 +74,7 @@ TEST_F(Bootstrap, SecretsAreTheOwnersAlone) {
   EXPECT_EQ(mode(dir_ / "kubeconfig"), 0600u);
 }
 
-TEST_F(Bootstrap, AnotherHostMakesAnotherCertificateOfTheSameCa) {
+TEST_F(Bootstrap, NewHostGetsNewCertificateOfTheSameCa) {
   const Credentials first = load({});
   const Credentials second = load({}, {"192.0.2.7"});
   EXPECT_EQ(first.ca_pem, second.ca_pem);
@@ -82,7 +82,7 @@ TEST_F(Bootstrap, AnotherHostMakesAnotherCertificateOfTheSameCa) {
 }
 
 // The age of the file is irrelevant: `cp -r` resets it.
-TEST_F(Bootstrap, AServerCertificateIsRenewedByItsOwnDates) {
+TEST_F(Bootstrap, ServerCertificateIsRenewedByItsDates) {
   const Credentials first = load({});
   clock_.shown += 24h * 240;
   EXPECT_EQ(load({}).tls.certificate_pem, first.tls.certificate_pem);
@@ -94,7 +94,7 @@ TEST_F(Bootstrap, AServerCertificateIsRenewedByItsOwnDates) {
   EXPECT_EQ(load({}).tls.certificate_pem, renewed.tls.certificate_pem);
 }
 
-TEST_F(Bootstrap, AFirstStartUnderAWrongClockHarmsNothing) {
+TEST_F(Bootstrap, FirstStartWithWrongClockIsRepaired) {
   const WallTime right = clock_.shown;
   for (const WallTime wrong : {WallTime(10s), right + 24h, right + 24h * 365 * 100}) {
     ASSERT_TRUE(fs_.remove_all(dir_).ok());
@@ -110,7 +110,7 @@ TEST_F(Bootstrap, AFirstStartUnderAWrongClockHarmsNothing) {
 }
 
 // CAs made under a wrong clock, or simply old.
-TEST_F(Bootstrap, AnAuthorityThatIsNotValidGetsNewDatesAndKeepsItsKey) {
+TEST_F(Bootstrap, InvalidCaGetsNewDatesAndKeepsItsKey) {
   const WallTime now = clock_.shown;
   for (const net::Validity& dates :
        {net::Validity{now - 48h, now - 24h}, net::Validity{now + 24h, now + 24h * 3650},
@@ -130,7 +130,7 @@ TEST_F(Bootstrap, AnAuthorityThatIsNotValidGetsNewDatesAndKeepsItsKey) {
   }
 }
 
-TEST_F(Bootstrap, ACertificateThatIsUnreadableOrOfAnotherKeyIsMadeAgain) {
+TEST_F(Bootstrap, UnreadableOrMismatchedCertificateIsReplaced) {
   const Credentials first = load({});
   for (const std::string& pem : {std::string("nonsense"), first.ca_pem}) {
     ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "pki/server.crt", pem).ok());
@@ -145,7 +145,7 @@ TEST_F(Bootstrap, ACertificateThatIsUnreadableOrOfAnotherKeyIsMadeAgain) {
   EXPECT_THAT(broken.error().message(), ::testing::HasSubstr((dir_ / "pki/ca.crt").string()));
 }
 
-TEST_F(Bootstrap, ARunningServerGetsItsNextCertificateInTime) {
+TEST_F(Bootstrap, RunningServerGetsRenewedCertificate) {
   const Credentials first = load({"cloud"});
   std::vector<std::string> used;
   Status answer;
@@ -178,7 +178,7 @@ TEST_F(Bootstrap, ARunningServerGetsItsNextCertificateInTime) {
   EXPECT_GT(facts(used.back()).not_after, clock_.shown);
 }
 
-TEST_F(Bootstrap, BrokenTokensFileSaysWhichFileAndWhatToDo) {
+TEST_F(Bootstrap, BrokenTokensFileIsNamedInError) {
   load({});
   ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "tokens.json", "{").ok());
   const auto broken = load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = {}, .hosts = {}},
@@ -210,7 +210,7 @@ class TokenFile : public Bootstrap {
   HandClock clock_;
 };
 
-TEST_F(TokenFile, ARotatedTokenCountsAndTheFormerDoesNotWithoutARestart) {
+TEST_F(TokenFile, RotatedTokenReplacesFormerTokenWithoutRestart) {
   const Credentials credentials = load({"edge0"});
   const auto tokens = token_file_authenticator(fs_, dir_, clock_).value();
   const std::string old = credentials.token("system:node:edge0");
@@ -233,7 +233,7 @@ TEST_F(TokenFile, ARotatedTokenCountsAndTheFormerDoesNotWithoutARestart) {
             Code::kNotFound);
 }
 
-TEST_F(TokenFile, ATokenEndsWhenItExpires) {
+TEST_F(TokenFile, TokenIsRefusedAfterExpiry) {
   load({"edge0"});
   const auto expires = clock_.wall() + std::chrono::seconds(10);
   const Token made = rotate_token(fs_, dir_, "system:node:edge0", expires, system_rng()).value();
@@ -249,7 +249,7 @@ TEST_F(TokenFile, ATokenEndsWhenItExpires) {
   EXPECT_EQ(next.size(), 64u);
 }
 
-TEST_F(TokenFile, ABrokenFileLeavesTheTokensThatWereKnown) {
+TEST_F(TokenFile, BrokenFileKeepsKnownTokens) {
   const Credentials credentials = load({});
   const auto tokens = token_file_authenticator(fs_, dir_, clock_).value();
   for (const char* text : {"{", R"([{"token": "t", "user": "u", "expires": "soon"}])"}) {
@@ -268,7 +268,7 @@ TEST_F(TokenFile, ABrokenFileLeavesTheTokensThatWereKnown) {
   EXPECT_EQ(caller(*tokens, credentials.token(kAdmin)), "");
 }
 
-TEST_F(TokenFile, KubeconfigsGetTheNewToken) {
+TEST_F(TokenFile, NewTokenIsWrittenToKubeconfigs) {
   const Credentials credentials = load({"edge0"});
   ASSERT_TRUE(
       write_kubeconfig(fs_, dir_ / "kubeconfig", credentials, "https://127.0.0.1:6443", kAdmin)

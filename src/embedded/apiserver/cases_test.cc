@@ -300,7 +300,7 @@ class Conversation {
 
 class ApiCases : public ::testing::TestWithParam<Named> {};
 
-TEST_P(ApiCases, AreAnsweredAsKubernetesDoes) {
+TEST_P(ApiCases, RequestsAreAnsweredLikeKubernetes) {
   const Case& what = *GetParam().what;
   Conversation conversation;
   conversation.go(what.file["given"]);

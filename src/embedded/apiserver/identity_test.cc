@@ -57,7 +57,7 @@ class NodeRules : public ::testing::Test {
   const std::unique_ptr<net::HttpClient> edge_;
 };
 
-TEST(Administrators, AloneMayWhatIsOutsideTheApi) {
+TEST(Administrators, OnlyAdministratorsMayTakeABackup) {
   const Identity admin{.name = "varda-admin", .groups = {"system:masters"}};
   const Identity node{.name = "system:node:edge0", .groups = {"system:nodes"}};
   const auto refusal = [](const std::optional<Identity>& caller, net::Headers headers = {}) {
@@ -76,7 +76,7 @@ TEST(Administrators, AloneMayWhatIsOutsideTheApi) {
   }
 }
 
-TEST_F(NodeRules, AnybodyMayAskWhoHeIsAndWhatHeMay) {
+TEST_F(NodeRules, EveryCallerMayReviewItsOwnAccess) {
   const std::string reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
   const auto may = [&](const std::string& name, const std::string& as) {
     net::ClientRequest request;
@@ -111,7 +111,7 @@ TEST_F(NodeRules, AnybodyMayAskWhoHeIsAndWhatHeMay) {
             201);
 }
 
-TEST_F(NodeRules, NodeIsNobodyElse) {
+TEST_F(NodeRules, NodeMayNotImpersonate) {
   net::ClientRequest request;
   request.url = "/api/v1/pods";
   request.headers.add("Impersonate-User", "varda-admin");
@@ -132,7 +132,7 @@ TEST_F(NodeRules, NodeReadsItsOwnPodsOnly) {
   EXPECT_EQ(ask("GET", pods + "/theirs"), 403);
 }
 
-TEST_F(NodeRules, NodeReportsItsPodsAndEndsThoseThatAreToGo) {
+TEST_F(NodeRules, NodeReportsOwnPodsAndDeletesTerminatingOnes) {
   const std::string pods = "/api/v1/namespaces/default/pods";
   const std::string status = R"({"status":{"phase":"Running"}})";
   EXPECT_EQ(ask("PATCH", pods + "/mine/status", status, "application/merge-patch+json"), 200);
@@ -154,7 +154,7 @@ TEST_F(NodeRules, NodeReadsTheSecretsItsPodsUse) {
   EXPECT_EQ(ask("GET", "/api/v1/namespaces/kube-system/secrets/used"), 403);
 }
 
-TEST_F(NodeRules, NodeMakesAndReportsItselfOnly) {
+TEST_F(NodeRules, NodeCreatesAndReportsItselfOnly) {
   EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge1"}})"), 403);
   EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0"}})"), 201);
   EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0/status", R"({"status":{}})",
@@ -167,7 +167,7 @@ TEST_F(NodeRules, NodeMakesAndReportsItselfOnly) {
   EXPECT_EQ(ask("GET", "/api/v1/nodes"), 403);
 }
 
-TEST_F(NodeRules, NodeWritesEventsAndNothingElse) {
+TEST_F(NodeRules, NodeMayCreateEventsButNoOtherObjects) {
   const std::string event =
       R"({"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","apiVersion":"v1","namespace":"default","name":"mine"},
     "reason":"R","message":"m","type":"Normal"})";
@@ -179,7 +179,7 @@ TEST_F(NodeRules, NodeWritesEventsAndNothingElse) {
   EXPECT_EQ(ask("GET", "/apis"), 200) << "discovery is for everybody who is known";
 }
 
-TEST_F(NodeRules, NodeWritesStatusesAndNotWhatSelectsOrHoldsObjects) {
+TEST_F(NodeRules, NodeMayWriteStatusButNotMetadata) {
   ASSERT_EQ(ask("POST", "/api/v1/nodes",
                 R"({"metadata":{"name":"edge0","labels":{"kubernetes.io/os":"linux"}}})"),
             201);
@@ -210,7 +210,7 @@ TEST_F(NodeRules, NodeWritesStatusesAndNotWhatSelectsOrHoldsObjects) {
       "linux");
 }
 
-TEST_F(NodeRules, NodeMakesItselfAsAGatewayWouldLetIt) {
+TEST_F(NodeRules, NodeMayNotCreateItselfWithForeignLabelsOrTaints) {
   for (const char* node :
        {R"({"metadata":{"name":"edge0","labels":{"zone":"x"}}})",
         R"({"metadata":{"name":"edge0","finalizers":["a.b/c"]}})",
@@ -222,7 +222,7 @@ TEST_F(NodeRules, NodeMakesItselfAsAGatewayWouldLetIt) {
             201);
 }
 
-TEST_F(NodeRules, NodeReportsAddressesThatAreOne) {
+TEST_F(NodeRules, NodeMayReportValidAddressesOnly) {
   const std::string status = "/api/v1/namespaces/default/pods/mine/status",
                     merge = "application/merge-patch+json";
   for (const char* ip : {"10.0.0.5", "127.64.0.9", "2001:db8::1", ""}) {
@@ -280,7 +280,7 @@ TEST_F(NodeRules, NodeWritesEventsAboutItsOwnObjects) {
             403);
 }
 
-TEST(NodeAuthorizer, EdgeNodesComeWithoutWorkAndWithoutWordOfBeingThere) {
+TEST(NodeAuthorizer, NodeMayNotSetWorkOrConnectedConditionOfEdgeNode) {
   const auto rules = node_authorizer();
   const Identity node{"system:node:edge0", {"system:nodes"}};
   Attributes what;
@@ -332,7 +332,7 @@ TEST(NodeAuthorizer, MetricsAreForMastersAndTheMonitoringGroup) {
   }
 }
 
-TEST(NodeAuthorizer, SecretsOfDownloadsAreForTheNodesThatNameThemInNamespacesThatAllowIt) {
+TEST(NodeAuthorizer, DownloadSecretNeedsReferenceAndNamespaceLabel) {
   const auto edge_node =
       codec::parse_json(R"({"spec":{"models":[{"versions":[{},{"credentials":"team-a/files"}]},
     {"versions":[{"credentials":"team-b/files"}]}]}})")

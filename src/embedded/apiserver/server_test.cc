@@ -115,7 +115,7 @@ class Events {
   bool ended_ = false;
 };
 
-TEST(ApiServer, CreatesReadsChangesAndDeletes) {
+TEST(ApiServer, ObjectsAreCreatedPatchedAndDeleted) {
   InMemoryApiServer api;
   const auto made = api.post(kConfigMaps, config_map("a"));
   ASSERT_EQ(made.status, 201) << made.text;
@@ -129,7 +129,7 @@ TEST(ApiServer, CreatesReadsChangesAndDeletes) {
   EXPECT_EQ(api.get(std::string(kConfigMaps) + "/a").status, 404);
 }
 
-TEST(ApiServer, WriteThatChangesNothingWritesNothing) {
+TEST(ApiServer, UnchangedWriteCausesNoRevision) {
   InMemoryApiServer api;
   const auto made = api.post(kConfigMaps, config_map("a"));
   api.settle();
@@ -142,7 +142,7 @@ TEST(ApiServer, WriteThatChangesNothingWritesNothing) {
   EXPECT_EQ(api.store().revision(), before);
 }
 
-TEST(ApiServer, IsSilentAtRest) {
+TEST(ApiServer, IdleServerWritesNothing) {
   InMemoryApiServer api;
   api.install_crds(kCrd);
   api.settle();
@@ -151,7 +151,7 @@ TEST(ApiServer, IsSilentAtRest) {
   EXPECT_EQ(api.store().revision(), before);
 }
 
-TEST(ApiServer, ConcurrentPatchesOfOneObjectAllLand) {
+TEST(ApiServer, ConcurrentPatchesOfOneObjectAreAllApplied) {
   InMemoryApiServer api;
   api.post(kConfigMaps, config_map("a"));
   std::vector<std::thread> writers;
@@ -209,7 +209,7 @@ TEST(ApiServer, WatchFromAListMissesNothingWhileOthersWrite) {
   EXPECT_EQ(seen, there);
 }
 
-TEST(ApiServer, WatchWithASelectorSeesObjectsEnterAndLeave) {
+TEST(ApiServer, WatchWithSelectorReportsEnteringAndLeavingObjects) {
   InMemoryApiServer api;
   api.post(kConfigMaps, config_map("a"));
   const std::string path = std::string(kConfigMaps) + "/a";
@@ -249,7 +249,7 @@ TEST(ApiServer, TooManyWatchesAreRefused) {
   EXPECT_EQ(second.status(), 429);
 }
 
-TEST(ApiServer, SlowWatcherIsToldItLostEvents) {
+TEST(ApiServer, SlowWatcherGetsExpiredError) {
   InMemoryApiServer::Options options;
   options.store.watch_queue_events_max = 16;
   InMemoryApiServer api(std::move(options));
@@ -261,7 +261,7 @@ TEST(ApiServer, SlowWatcherIsToldItLostEvents) {
   EXPECT_EQ(last.at("object/code").as_integer(), 410);
 }
 
-TEST(ApiServer, ObjectsThatPatchesMakeTooLargeAreRefused) {
+TEST(ApiServer, ObjectAboveTheSizeLimitIsRefused) {
   InMemoryApiServer::Options options;
   options.server.limits.object_bytes_max = 2000;
   InMemoryApiServer api(std::move(options));
@@ -272,7 +272,7 @@ TEST(ApiServer, ObjectsThatPatchesMakeTooLargeAreRefused) {
       << large.text;
 }
 
-TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
+TEST(ApiServer, OversizedAndDeepBodiesAreRefused) {
   InMemoryApiServer api;
   const auto large = api.post(kConfigMaps, config_map("big", std::string(4u << 20, 'x')));
   EXPECT_EQ(large.status, 413) << large.text.substr(0, 200);
@@ -290,7 +290,7 @@ TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
       << refused.text.substr(0, 200);
 }
 
-TEST(ApiServer, EveryKindThatIsServedIsInTheDocumentOfItsVersion) {
+TEST(ApiServer, EveryServedKindIsInTheOpenApiDocument) {
   InMemoryApiServer api;
   api.install_crds(kCrd);
   const Json index = api.get("/openapi/v3").body;
@@ -327,7 +327,7 @@ TEST(ApiServer, EveryKindThatIsServedIsInTheDocumentOfItsVersion) {
 }
 
 // Large objects use an index of members; results are the same as for small ones.
-TEST(ApiServer, LargeObjectsAreComparedAndPatchedInOneGo) {
+TEST(ApiServer, LargeObjectsAreReplacedAndPatched) {
   InMemoryApiServer api;
   constexpr int kMembers = 10'000;
   Json object = config_map("a");
@@ -349,7 +349,7 @@ TEST(ApiServer, LargeObjectsAreComparedAndPatchedInOneGo) {
   EXPECT_EQ(api.put(path, object).status, 200);
 }
 
-TEST(ApiServer, WarningsStaySmallHoweverManyThereAre) {
+TEST(ApiServer, WarningHeadersAreBounded) {
   InMemoryApiServer api;
   Json object = config_map("a");
   const std::string long_word(300, 'x');
@@ -382,7 +382,7 @@ class RepeatingRng : public Rng {
   std::unique_ptr<Rng> rng_ = seeded_rng(1);
 };
 
-TEST(ApiServer, GeneratedNameThatIsTakenIsReplacedByAnother) {
+TEST(ApiServer, TakenGeneratedNameIsRetriedThenRefused) {
   RepeatingRng rng;
   InMemoryApiServer::Options options;
   options.server.rng = &rng;
@@ -404,7 +404,7 @@ TEST(ApiServer, GeneratedNameThatIsTakenIsReplacedByAnother) {
   EXPECT_EQ(second.status, 201) << second.text;
 }
 
-TEST(ApiServer, VersionsInTheFutureAreNoneThatThereIs) {
+TEST(ApiServer, FutureResourceVersionTimesOut) {
   InMemoryApiServer api;
   for (const char* version :
        {"99999999", "9223372036854775807", "9223372036854775808", "18446744073709551615"}) {
@@ -414,7 +414,7 @@ TEST(ApiServer, VersionsInTheFutureAreNoneThatThereIs) {
   }
 }
 
-TEST(ApiServer, NodePortsAndAddressesAreGivenOnce) {
+TEST(ApiServer, NodePortsAndClusterIpsAreUnique) {
   InMemoryApiServer api;
   std::mutex mutex;
   std::set<std::int64_t> ports;
@@ -449,7 +449,7 @@ TEST(ApiServer, ServiceKeepsItsPortsThroughUpdates) {
   EXPECT_EQ(replaced.body["spec"], made.body["spec"]);
 }
 
-TEST(ApiServer, DependentsGoWithTheirOwnerAndOthersStay) {
+TEST(ApiServer, DependentsAreDeletedWithTheirOwner) {
   InMemoryApiServer api;
   api.install_crds(kCrd);
   const auto owner = api.post(kThings, thing("owner"));
@@ -469,7 +469,7 @@ TEST(ApiServer, DependentsGoWithTheirOwnerAndOthersStay) {
   EXPECT_EQ(api.get(std::string(kConfigMaps) + "/free").status, 200);
 }
 
-TEST(ApiServer, NamespaceGoesWithItsContentAndNothingIsLeftByRacingCreators) {
+TEST(ApiServer, DeletedNamespaceLeavesNothingDespiteRacingCreators) {
   InMemoryApiServer api;
   api.post("/api/v1/namespaces", Json::object({{"apiVersion", "v1"},
                                                {"kind", "Namespace"},
@@ -505,7 +505,7 @@ TEST(ApiServer, EveryNamespaceGetsItsServiceAccount) {
   EXPECT_EQ(api.get("/api/v1/namespaces/default/serviceaccounts/default").status, 200);
 }
 
-TEST(ApiServer, OldEventsGo) {
+TEST(ApiServer, OldEventsAreDeleted) {
   InMemoryApiServer::Options options;
   options.server.limits.events_max = 10;
   InMemoryApiServer api(std::move(options));
@@ -527,7 +527,7 @@ TEST(ApiServer, OldEventsGo) {
 }
 
 // A restart reads events in the order of names, which is unrelated to age.
-TEST(ApiServer, OldEventsGoInTheOrderOfTheirWritesAfterARestartToo) {
+TEST(ApiServer, OldestEventsAreDeletedAfterRestart) {
   InMemoryApiServer::Options options;
   options.server.controllers = false;
   InMemoryApiServer api(std::move(options));
@@ -552,7 +552,7 @@ TEST(ApiServer, OldEventsGoInTheOrderOfTheirWritesAfterARestartToo) {
   server->stop();
 }
 
-TEST(ApiServer, CountsItsRequests) {
+TEST(ApiServer, RequestsAreCounted) {
   metrics::Registry metrics;
   InMemoryApiServer::Options options;
   options.server.metrics = &metrics;
@@ -564,7 +564,7 @@ TEST(ApiServer, CountsItsRequests) {
   EXPECT_THAT(api.get("/metrics").text, ::testing::Not(HasSubstr("FROB")));
 }
 
-TEST(ApiServer, CustomResourceGetsDefaultsAndKeepsStatusApart) {
+TEST(ApiServer, CustomResourceGetsDefaultsAndSeparateStatus) {
   InMemoryApiServer api;
   api.install_crds(kCrd);
   Json object = thing("a");
@@ -579,7 +579,7 @@ TEST(ApiServer, CustomResourceGetsDefaultsAndKeepsStatusApart) {
   EXPECT_EQ(seen.body.at("metadata/generation").as_integer(), 1);
 }
 
-TEST(ApiServer, NativeRulesRefuseWhatTheSchemaCannotSay) {
+TEST(ApiServer, NativeRulesRefuseInvalidObject) {
   InMemoryApiServer::Options options;
   options.server.rules[{"test.io", "Thing"}] = [](const Json&, const Json& object) {
     std::vector<StatusCause> causes;
@@ -597,7 +597,7 @@ TEST(ApiServer, NativeRulesRefuseWhatTheSchemaCannotSay) {
               HasSubstr("spec.size: Invalid value: too large"));
 }
 
-TEST(ApiServer, PodOnANodeWaitsForItsNodeToEndIt) {
+TEST(ApiServer, PodOnNodeStaysUntilDeletedWithZeroGrace) {
   InMemoryApiServer api;
   const std::string pods = "/api/v1/namespaces/default/pods";
   api.post(pods, pod("p", "edge0"));
@@ -608,7 +608,7 @@ TEST(ApiServer, PodOnANodeWaitsForItsNodeToEndIt) {
   EXPECT_EQ(api.get(pods + "/p").status, 404);
 }
 
-TEST(ApiServer, BindingPutsAPodOnANodeOnce) {
+TEST(ApiServer, PodIsBoundOnlyOnce) {
   InMemoryApiServer api;
   const std::string pods = "/api/v1/namespaces/default/pods";
   api.post(pods, pod("p", ""));
@@ -620,7 +620,7 @@ TEST(ApiServer, BindingPutsAPodOnANodeOnce) {
   EXPECT_EQ(api.post(pods + "/p/binding", binding).status, 409);
 }
 
-TEST(ApiServer, ABindingForOnePodDoesNotBindAnotherOfItsName) {
+TEST(ApiServer, BindingOfFormerPodIsRefused) {
   InMemoryApiServer api;
   const std::string pods = "/api/v1/namespaces/default/pods";
   const Json first = api.post(pods, pod("p", "")).body;
@@ -638,7 +638,7 @@ TEST(ApiServer, ABindingForOnePodDoesNotBindAnotherOfItsName) {
   EXPECT_TRUE(api.get(pods + "/p").body.at("spec/nodeName").is_null());
 }
 
-TEST(ApiServer, LogsComeFromTheirSource) {
+TEST(ApiServer, PodLogsAreStreamedFromTheLogSource) {
   class Text : public net::BodyStream {
    public:
     std::optional<std::string> read() override { return std::exchange(text_, std::nullopt); }
@@ -681,7 +681,7 @@ class Recorder : public SessionObserver {
   std::vector<std::string> told_;
 };
 
-TEST(ApiServer, ObserverHearsOfFirstAndLastWatchOfAnIdentity) {
+TEST(ApiServer, ObserverIsNotifiedOfFirstAndLastWatch) {
   Recorder recorder;
   InMemoryApiServer::Options options;
   options.server.sessions = &recorder;

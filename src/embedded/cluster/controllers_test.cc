@@ -172,7 +172,7 @@ TEST_F(Machine, PodsAreSpreadOverNodes) {
   }));
 }
 
-TEST_F(Machine, NodeIsUnknownAfterItsAgentIsGoneAndTrueWhenItIsBack) {
+TEST_F(Machine, NodeIsUnknownWhileItsAgentIsDisconnected) {
   add_node("edge0");
   post("/apis/edgeai.io/v1alpha1/edgenodes",
        yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: edge0}, spec: {}}"));
@@ -193,7 +193,7 @@ TEST_F(Machine, NodeIsUnknownAfterItsAgentIsGoneAndTrueWhenItIsBack) {
   EXPECT_TRUE(rest());
 }
 
-TEST_F(Machine, NodeHasALeaseAndTheTimeOfItsHeartbeat) {
+TEST_F(Machine, NodeHasLeaseAndHeartbeatTimes) {
   add_node("edge0");
   const std::string lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/edge0";
   ASSERT_TRUE(eventually([&] { return api_.get(lease).status == 200; }));
@@ -209,7 +209,7 @@ TEST_F(Machine, NodeHasALeaseAndTheTimeOfItsHeartbeat) {
   EXPECT_TRUE(eventually([&] { return api_.get(lease).status == 404; }));
 }
 
-TEST_F(Machine, ANodeThatWasNeverConnectedWasNeverSeen) {
+TEST_F(Machine, NodeThatNeverConnectedHasNoLastSeen) {
   post("/apis/edgeai.io/v1alpha1/edgenodes",
        yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: line7}, spec: {}}"));
   const std::string edge_node = "/apis/edgeai.io/v1alpha1/edgenodes/line7";
@@ -269,7 +269,7 @@ TEST_F(Machine, DeploymentRunsHealsScalesAndRolls) {
   }));
 }
 
-TEST_F(Machine, PodsThatADeploymentControlsByItselfAreTakenOverByItsReplicaSet) {
+TEST_F(Machine, ReplicaSetAdoptsPodsOfTheDeployment) {
   add_node("cloud");
   make_deployment(2);
   const auto settled = [&] {
@@ -308,7 +308,7 @@ TEST_F(Machine, PodsThatADeploymentControlsByItselfAreTakenOverByItsReplicaSet) 
   EXPECT_EQ(after, before);
 }
 
-TEST_F(Machine, JobCountsAPodThatSomebodyDeletesAndLetsAllGoWithItself) {
+TEST_F(Machine, JobCountsDeletedPodsAndItsDeletionRemovesPods) {
   const std::string jobs = "/apis/batch/v1/namespaces/default/jobs";
   add_node("cloud");
   post(jobs, yaml("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {completions: 2, "
@@ -336,7 +336,7 @@ TEST_F(Machine, JobCountsAPodThatSomebodyDeletesAndLetsAllGoWithItself) {
   }));
 }
 
-TEST_F(Machine, OrphansOfADeletedJobCanBeDeleted) {
+TEST_F(Machine, OrphansOfADeletedJobLoseTheirFinalizers) {
   const std::string jobs = "/apis/batch/v1/namespaces/default/jobs";
   add_node("cloud");
   post(jobs, yaml("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: "
@@ -361,7 +361,7 @@ int free_node_port() {
   return 0;
 }
 
-TEST_F(Machine, ServiceForwardsBeforeItsEndpointsSaySo) {
+TEST_F(Machine, ServiceForwardsOnceItsEndpointsAreListed) {
   add_node("cloud");
   auto backend = *net::Server::create({}, net::inline_handler([](const net::Request&) {
                                         net::Response response;
@@ -403,7 +403,7 @@ TEST_F(Machine, ServiceForwardsBeforeItsEndpointsSaySo) {
   EXPECT_TRUE(eventually([&] { return api_.get(kEndpoints + "/web").status == 404; }));
 }
 
-TEST_F(Machine, ConnectionsToANodePortThatChangesOrGoesStayUntilTheyEnd) {
+TEST_F(Machine, NodePortChangeKeepsConnectionsUntilTheDrainEnds) {
   add_node("cloud");
   auto backend = *net::Server::create({}, net::inline_handler([](const net::Request&) {
                                         net::Response response;
@@ -470,7 +470,7 @@ TEST_F(Machine, ConnectionsToANodePortThatChangesOrGoesStayUntilTheyEnd) {
   EXPECT_TRUE(late.closed());
 }
 
-TEST_F(Machine, PortThatIsTakenIsAnEventAndOpensLater) {
+TEST_F(Machine, TakenNodePortCausesEventAndOpensLater) {
   add_node("cloud");
   const auto nothing = net::inline_handler([](const net::Request&) { return net::Response(); });
   std::unique_ptr<net::Server> squatter;

@@ -134,7 +134,7 @@ std::map<std::string, std::string> objects_in(const fs::path& data_dir) {
   return out;
 }
 
-TEST(Backup, ComesBackWithCredentials) {
+TEST(Backup, RestoreReturnsObjectsFilesAndCredentials) {
   const TestDirectory root;
   fill(root, "old");
   const std::string bytes = backup_of(root / "old", Credentials::kInclude, page_of(kObjects));
@@ -167,7 +167,7 @@ TEST(Backup, ComesBackWithCredentials) {
   EXPECT_THAT(root.all(), Not(::testing::Contains("new.restoring")));
 }
 
-TEST(Backup, LeavesCredentialsOutUnlessAskedFor) {
+TEST(Backup, BackupCanOmitCredentials) {
   const TestDirectory root;
   fill(root, "old");
   const std::string bytes = backup_of(root / "old", Credentials::kLeaveOut, page_of(kObjects));
@@ -177,7 +177,7 @@ TEST(Backup, LeavesCredentialsOutUnlessAskedFor) {
               ElementsAre("servers.yaml", "store.db", "up.json", "version.json"));
 }
 
-TEST(Backup, OfAnEmptyDirectoryIsABackup) {
+TEST(Backup, BackupOfMissingDirectoryIsRestorable) {
   const TestDirectory root;
   const std::string bytes = backup_of(root / "missing", Credentials::kInclude, page_of({}, 0));
   const auto restored = restore_backup(source_of(bytes), root / "deep/er/new");
@@ -188,7 +188,7 @@ TEST(Backup, OfAnEmptyDirectoryIsABackup) {
 }
 
 // One object is larger than a piece of the archive; many objects need several pieces.
-TEST(Backup, LargeAndManyObjectsComeBack) {
+TEST(Backup, LargeAndManyObjectsAreRestored) {
   const TestDirectory root;
   std::vector<std::pair<std::string, std::string>> objects = {
       {"/large", std::string(700'000, 'l')}};
@@ -201,7 +201,7 @@ TEST(Backup, LargeAndManyObjectsComeBack) {
             (std::map<std::string, std::string>(objects.begin(), objects.end())));
 }
 
-TEST(Backup, StateThatCannotBeReadIsNotLeftOut) {
+TEST(Backup, UnreadableFileFailsTheBackup) {
   const TestDirectory root;
   root.write("up.json", "{");
   EXPECT_EQ(BackupMaker::create({.data_dir = root.path()}, page_of({})).error().code(),
@@ -212,7 +212,7 @@ TEST(Backup, StateThatCannotBeReadIsNotLeftOut) {
 }
 
 // The bytes after the sums only end the archive: the backup is complete without them.
-TEST(Backup, EveryTruncationIsRefusedOrWhole) {
+TEST(Backup, EveryTruncationIsRefusedOrComplete) {
   const TestDirectory root;
   fill(root, "old");
   const std::string bytes = backup_of(root / "old", Credentials::kInclude, page_of(kObjects));
@@ -240,7 +240,7 @@ TEST(Backup, EveryTruncationIsRefusedOrWhole) {
   EXPECT_GT(bytes.size(), 500u);
 }
 
-TEST(Backup, EveryChangedByteIsNoticedOrChangesNothing) {
+TEST(Backup, EveryChangedByteIsDetectedOrHarmless) {
   const TestDirectory root;
   fill(root, "old");
   const std::string bytes = backup_of(root / "old", Credentials::kInclude, page_of(kObjects));
@@ -261,7 +261,7 @@ TEST(Backup, EveryChangedByteIsNoticedOrChangesNothing) {
   EXPECT_LT(unnoticed, bytes.size() / 4);  // headers of the archive have bytes that mean nothing
 }
 
-TEST(Backup, RefusesWhatIsNoBackup) {
+TEST(Backup, InvalidBackupIsRefusedWithReason) {
   struct Case {
     const char* name;
     std::string bytes;
@@ -343,7 +343,7 @@ TEST(Backup, RefusesWhatIsNoBackup) {
 }
 
 // check_backup() accepts these archives: only restore_backup() notices the paths.
-TEST(Restore, WritesNowhereElse) {
+TEST(Restore, ForeignPathIsRefusedAndNotWritten) {
   struct Case {
     std::string path;
     const char* message;
@@ -380,7 +380,7 @@ TEST(Restore, WritesNowhereElse) {
                           "below/new/version.json"));
 }
 
-TEST(Restore, RefusesNodesAndKeysThatCannotBe) {
+TEST(Restore, InvalidNodesAndDuplicateKeysAreRefused) {
   const TestDirectory root;
   const std::pair<Raw, const char*> heads[] = {
       {head_with(R"({"nodes":[{"name":"../../evil","layer":"edge"}]})"), "../../evil"},
@@ -404,7 +404,7 @@ TEST(Restore, RefusesNodesAndKeysThatCannotBe) {
   EXPECT_EQ(root.all(), std::vector<std::string>());
 }
 
-TEST(Backup, OneOfALaterProgramIsRefusedByName) {
+TEST(Backup, BackupOfNewerProgramIsRefused) {
   const TestDirectory root;
   const std::string bytes =
       summed({head_with(R"({"format":2,"program":"0.9.1","needs":"0.7.0"})"), {"what/ever", ""}});
@@ -419,7 +419,7 @@ TEST(Backup, OneOfALaterProgramIsRefusedByName) {
   EXPECT_EQ(root.all(), std::vector<std::string>());
 }
 
-TEST(Restore, ReplacesNothing) {
+TEST(Restore, ExistingFilesAreNeverReplaced) {
   const TestDirectory root;
   const std::string bytes = summed({head_with(), kObject});
   root.write("full/file", "mine");
@@ -434,7 +434,7 @@ TEST(Restore, ReplacesNothing) {
   EXPECT_EQ(root.read("file") + root.read("full/file"), "minemine");
 }
 
-TEST(Restore, TakesAnEmptyDirectoryAndWhatAKilledOneLeft) {
+TEST(Restore, EmptyTargetAndUnfinishedRestoreAreReplaced) {
   const TestDirectory root;
   std::filesystem::create_directory(root / "new");
   root.write("new.restoring/store.db", "half");
@@ -445,7 +445,7 @@ TEST(Restore, TakesAnEmptyDirectoryAndWhatAKilledOneLeft) {
               ElementsAre("new", "new/store.db", "new/up.json", "new/version.json"));
 }
 
-TEST(Restore, AnErrorOfTheSourceIsPassedOnAndLeavesNothing) {
+TEST(Restore, SourceErrorIsReturnedAndLeavesNothing) {
   const TestDirectory root;
   const std::string bytes = summed({head_with(), kObject});
   for (const std::size_t good : {std::size_t{0}, std::size_t{1}, bytes.size() / 2}) {
@@ -462,7 +462,7 @@ TEST(Restore, AnErrorOfTheSourceIsPassedOnAndLeavesNothing) {
 }
 
 // A limit on file sizes simulates a full disk.
-TEST(Restore, AFullDiskFailsItAndLeavesNothing) {
+TEST(Restore, FullDiskFailsTheRestoreAndLeavesNothing) {
   const TestDirectory root;
   const std::string bytes = backup_of(root.path(), Credentials::kLeaveOut,
                                       page_of({{"/large", std::string(2u << 20, 'l')}}));

@@ -41,7 +41,7 @@ void make_newer_store(const TestDirectory& root, const std::string& name) {
   root.write(name, bytes);
 }
 
-TEST(DataDirectory, ANewOneIsMarked) {
+TEST(DataDirectory, NewDirectoryIsMarkedWithVersion) {
   const TestDirectory root;
   ASSERT_TRUE(prepare_data_directory(root.path()).ok());
   EXPECT_EQ(version_of(root), current_version());
@@ -49,7 +49,7 @@ TEST(DataDirectory, ANewOneIsMarked) {
   EXPECT_EQ(root.all(), std::vector<std::string>{"version.json"});
 }
 
-TEST(DataDirectory, ANewOneNeedsRoomForAStore) {
+TEST(DataDirectory, NewDirectoryNeedsRoomForAStore) {
   os::testing::MemoryFileSystem files;
   ASSERT_TRUE(files.make_directories("/data", 0755).ok());
   files.set_capacity(64 << 20);
@@ -65,7 +65,7 @@ TEST(DataDirectory, ANewOneNeedsRoomForAStore) {
       << "what is there is served, also on a full disk";
 }
 
-TEST(DataDirectory, OneOfThisFormatIsLeftAlone) {
+TEST(DataDirectory, DirectoryOfCurrentFormatIsNotChanged) {
   const TestDirectory root;
   const std::string marked =
       "{\"format\": " + std::to_string(kDirectoryFormat) + ", \"writtenBy\": \"another\"}";
@@ -75,7 +75,7 @@ TEST(DataDirectory, OneOfThisFormatIsLeftAlone) {
   EXPECT_EQ(root.read("version.json"), marked);
 }
 
-TEST(DataDirectory, TheFirstFormatBecomesThisOne) {
+TEST(DataDirectory, FirstFormatIsUpgraded) {
   for (const bool named : {false, true}) {
     const TestDirectory root;
     make_store(root / "store.db");
@@ -91,14 +91,14 @@ TEST(DataDirectory, TheFirstFormatBecomesThisOne) {
   }
 }
 
-TEST(DataDirectory, StateWithoutAStoreIsOfTheFirstFormat) {
+TEST(DataDirectory, StateWithoutStoreIsUpgraded) {
   const TestDirectory root;
   ASSERT_TRUE(write_state(root.path(), {}).ok());
   ASSERT_TRUE(prepare_data_directory(root.path()).ok());
   EXPECT_EQ(version_of(root), current_version());
 }
 
-TEST(DataDirectory, AStoreOfALaterProgramStopsTheUpgrade) {
+TEST(DataDirectory, StoreOfNewerProgramStopsTheUpgrade) {
   for (const char* name : {"store.db", "nodes/edge0/data/agent.db"}) {
     const TestDirectory root;
     if (name != std::string("store.db")) make_store(root / "store.db");
@@ -114,7 +114,7 @@ TEST(DataDirectory, AStoreOfALaterProgramStopsTheUpgrade) {
 }
 
 // The owner reports the damaged store. The owner of the store in use upgrades it.
-TEST(DataDirectory, ADamagedStoreOrOneInUseDoesNotStopTheUpgrade) {
+TEST(DataDirectory, DamagedOrOpenStoreDoesNotStopTheUpgrade) {
   const TestDirectory root;
   root.write("store.db", std::string(4096, 'x'));
   make_store(root / "nodes/edge0/data/agent.db");
@@ -125,7 +125,7 @@ TEST(DataDirectory, ADamagedStoreOrOneInUseDoesNotStopTheUpgrade) {
   EXPECT_EQ(root.read("store.db"), std::string(4096, 'x'));
 }
 
-TEST(DataDirectory, OneOfALaterProgramIsRefusedByName) {
+TEST(DataDirectory, DirectoryOfNewerProgramIsRefused) {
   const TestDirectory root;
   const std::string marked = R"({"format":3,"needs":"0.7.0","writtenBy":"0.9.1"})";
   root.write("version.json", marked);
@@ -152,7 +152,7 @@ TEST(DataDirectory, AVersionWithoutAFormatIsCorrupt) {
   }
 }
 
-TEST(DataDirectory, OneThatIsNotThereIsAnError) {
+TEST(DataDirectory, MissingDirectoryIsAnError) {
   const TestDirectory root;
   EXPECT_FALSE(prepare_data_directory(root / "missing").ok());
   EXPECT_EQ(root.all(), std::vector<std::string>());

@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 
-TEST(RestartPause, DoublesUpToTheLongest) {
+TEST(RestartPause, PauseDoublesUpToTheMaximum) {
   RestartPause pause(milliseconds(100), milliseconds(1000));
   std::vector<int> pauses;
   for (int i = 0; i < 6; ++i)
@@ -25,7 +25,7 @@ TEST(RestartPause, DoublesUpToTheLongest) {
   EXPECT_THAT(pauses, ElementsAre(100, 200, 400, 800, 1000, 1000));
 }
 
-TEST(RestartPause, BeginsAgainAfterAChildThatRan) {
+TEST(RestartPause, PauseResetsAfterAChildRanLongEnough) {
   RestartPause pause(milliseconds(100), milliseconds(1000));
   for (int i = 0; i < 5; ++i) (void)pause.after(Duration::zero());
   EXPECT_EQ(pause.after(RestartPause::kSettledAfter), milliseconds(1000));
@@ -33,7 +33,7 @@ TEST(RestartPause, BeginsAgainAfterAChildThatRan) {
   EXPECT_EQ(pause.after(Duration::zero()), milliseconds(200));
 }
 
-TEST(RestartPause, TakesAnyLimits) {
+TEST(RestartPause, ReversedAndHugeLimitsAreAccepted) {
   RestartPause reversed(milliseconds(1000), milliseconds(10));
   EXPECT_EQ(reversed.after(Duration::zero()), milliseconds(10));
   EXPECT_EQ(reversed.after(Duration::zero()), milliseconds(10));
@@ -126,7 +126,7 @@ class Supervising : public ::testing::Test {
   os::testing::TestDirectory root_;
 };
 
-TEST_F(Supervising, StartsAChildAgainWhenItEnds) {
+TEST_F(Supervising, EndedChildIsRestarted) {
   Supervisor supervisor(options("echo $$ >>started; exit 3"));
   supervisor.start();
   wait_for_lines("started", 4);
@@ -134,7 +134,7 @@ TEST_F(Supervising, StartsAChildAgainWhenItEnds) {
   EXPECT_FALSE(os::alive(recorded()));
 }
 
-TEST_F(Supervising, RecordsTheChildForALaterLife) {
+TEST_F(Supervising, RunningChildIsRecordedOnDisk) {
   Supervisor supervisor(options("echo $$ >>started; read x <never"));
   supervisor.start();
   wait_for_lines("started", 1);
@@ -145,7 +145,7 @@ TEST_F(Supervising, RecordsTheChildForALaterLife) {
   EXPECT_FALSE(os::alive(recorded()));
 }
 
-TEST_F(Supervising, TriesAgainWhenAChildCannotStart) {
+TEST_F(Supervising, FailedStartIsRetried) {
   Supervisor::Options later = options("echo $$ >>started; read x <never");
   later.process.program = (root_ / "later").string();
   Supervisor supervisor(later);
@@ -168,7 +168,7 @@ TEST_F(Supervising, StopEndsAPauseAndStartsNothing) {
   unused.stop(kGrace);
 }
 
-TEST_F(Supervising, StopAsksBeforeItKills) {
+TEST_F(Supervising, StopSendsSigtermBeforeSigkill) {
   Supervisor supervisor(
       options("trap 'echo asked >>started; exit 0' TERM; echo $$ >>started; while :; do read x "
               "<now; done"));
@@ -203,7 +203,7 @@ TEST_F(Supervising, StopKillsAChildThatDoesNotEndInTime) {
 }
 
 // The second supervisor cannot start a process, so the ended child is the adopted one.
-TEST_F(Supervising, TakesOverWhatAnEarlierLifeLeft) {
+TEST_F(Supervising, RunningChildOfAPreviousSupervisorIsAdopted) {
   Supervisor::Options same = options("echo $$ >>started; read x <never");
   leave_a_child(same);
   const os::ProcessId child = recorded();
@@ -231,7 +231,7 @@ TEST_F(Supervising, ReplacesAChildThatWasStartedDifferently) {
 }
 
 // The kernel reuses pids, so the record may name an unrelated process.
-TEST_F(Supervising, LeavesAProcessAloneThatOnlyHasTheRecordedPid) {
+TEST_F(Supervising, ProcessWithAReusedPidIsLeftAlone) {
   const os::ProcessId other = os::real_processes().start(options("read x <never").process).value();
   record({other.pid, other.start_ticks + 1}, "one");
   {
@@ -244,7 +244,7 @@ TEST_F(Supervising, LeavesAProcessAloneThatOnlyHasTheRecordedPid) {
   end(other);
 }
 
-TEST_F(Supervising, ADamagedRecordIsNone) {
+TEST_F(Supervising, DamagedRecordIsIgnored) {
   for (const char* text : {"", "{", "null", "[]", R"({"pid":"one"})",
                            R"({"pid":-1,"startTicks":0})", R"({"pid":0})"}) {
     root_.write("record.json", text);
@@ -257,7 +257,7 @@ TEST_F(Supervising, ADamagedRecordIsNone) {
   }
 }
 
-TEST_F(Supervising, ARecordThatCannotBeWrittenStopsNothing) {
+TEST_F(Supervising, UnwritableRecordDoesNotStopSupervision) {
   Supervisor::Options unrecorded = options("echo $$ >>started; exit 0");
   unrecorded.record = root_ / "missing/record.json";
   Supervisor supervisor(unrecorded);
@@ -287,7 +287,7 @@ TEST_F(Supervising, FindsTheAgentsOfADirectory) {
 }
 
 // The parent was killed just after it started the agent.
-TEST_F(Supervising, EndsAnAgentThatNoRecordNames) {
+TEST_F(Supervising, UnrecordedAgentOfTheDirectoryIsEnded) {
   const os::ProcessId lost = os::real_processes().start(agent("data")).value();
   wait_for_lines("started", 1);
   Supervisor::Options next = options("");
@@ -302,7 +302,7 @@ TEST_F(Supervising, EndsAnAgentThatNoRecordNames) {
   EXPECT_THAT(agents_of(root_ / "data"), ElementsAre());
 }
 
-TEST_F(Supervising, EndsProcessesThatListenAndThoseThatDoNot) {
+TEST_F(Supervising, EndProcessesKillsThoseThatIgnoreSigterm) {
   const os::ProcessId listens =
       os::real_processes().start(options("echo $$ >>started; read x <never").process).value();
   const os::ProcessId stubborn =

@@ -12,7 +12,7 @@ namespace {
 using os::testing::TestDirectory;
 using ::testing::HasSubstr;
 
-TEST(ParseNode, TakesANameWithOrWithoutLayer) {
+TEST(ParseNode, NodeNameWithOrWithoutLayerIsAccepted) {
   const std::pair<const char*, NodeSpec> cases[] = {
       {"edge0", {"edge0", "edge"}},       {"cloud", {"cloud", "cloud"}},
       {"cloud-2", {"cloud-2", "cloud"}},  {"a=cloud", {"a", "cloud"}},
@@ -27,7 +27,7 @@ TEST(ParseNode, TakesANameWithOrWithoutLayer) {
 }
 
 // The name is used for a directory below nodes/ and for objects.
-TEST(ParseNode, RefusesOtherNamesAndLayers) {
+TEST(ParseNode, InvalidNameOrLayerIsRefused) {
   const std::string long_name(64, 'a');
   for (const std::string& text :
        {std::string(), std::string("="), std::string("=edge"), std::string("."), std::string(".."),
@@ -50,7 +50,7 @@ TEST(ParseNode, RefusesOtherNamesAndLayers) {
   }
 }
 
-TEST(UpState, ReadsBackWhatWasWritten) {
+TEST(UpState, StateSurvivesRoundTrip) {
   const TestDirectory root;
   const UpState written{.process = {4711, 123'456'789},
                         .address = "127.0.0.1:41873",
@@ -80,7 +80,7 @@ TEST(UpState, ReadsBackWhatWasWritten) {
   EXPECT_EQ(state.addresses, written.addresses);
 }
 
-TEST(UpState, AFirstStartHasNone) {
+TEST(UpState, FirstStartHasNoState) {
   const TestDirectory root;
   EXPECT_EQ(read_state(root.path()).value(), std::nullopt);
   EXPECT_EQ(read_state(root / "missing").value(), std::nullopt);
@@ -100,7 +100,7 @@ TEST(UpState, KeysMayBeMissingOrUnknown) {
 
 // `varda up` ends nodes that the state lacks: without a state, it would end all but the default
 // nodes.
-TEST(UpState, ADamagedFileIsNoFirstStart) {
+TEST(UpState, DamagedFileIsAnError) {
   const TestDirectory root;
   for (const char* text : {"", "{", "{\"nodes\":[", "null", "[]", "\"up\"", "\xff\xfe"}) {
     root.write("up.json", text);
@@ -123,7 +123,7 @@ class AsAUser {
 
 // One start as root leaves such a file. `varda up` must not start with the default nodes and end
 // all others.
-TEST(UpState, AFileOfAnotherUserIsNoFirstStart) {
+TEST(UpState, FileOfAnotherUserIsAnError) {
   const TestDirectory root;
   root.write("up.json", R"({"nodes":[{"name":"a","layer":"edge"}]})");
   for (const bool directory : {false, true}) {

@@ -5,7 +5,7 @@
 namespace varda::net::internal {
 namespace addresses_test {
 
-TEST(HostOfPeer, IsTheAddressWithoutItsPort) {
+TEST(HostOfPeer, HostIsTheIpv4AddressOrTheIpv6Network) {
   EXPECT_EQ(host_of_peer("192.0.2.7:4711"), "192.0.2.7");
   EXPECT_EQ(host_of_peer("[2001:db8::1]:4711"), host_of_peer("[2001:db8::ffff:2]:1")) << "one host";
   EXPECT_NE(host_of_peer("[2001:db8::1]:4711"), host_of_peer("[2001:db8:0:1::1]:4711"));
@@ -15,7 +15,7 @@ TEST(HostOfPeer, IsTheAddressWithoutItsPort) {
     EXPECT_EQ(host_of_peer(nobody), "") << nobody;
 }
 
-TEST(Addresses, HaveSoManyPlacesEach) {
+TEST(Addresses, ConnectionsPerAddressAreLimited) {
   Addresses addresses;
   addresses.limit(2);
   EXPECT_TRUE(addresses.add("192.0.2.7:1"));

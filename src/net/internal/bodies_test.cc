@@ -20,7 +20,7 @@ std::vector<std::uint64_t> connections(const Bodies::Growth& growth) {
   return out;
 }
 
-TEST(Bodies, SlowestUnfinishedBodyGivesWay) {
+TEST(Bodies, SlowestUnfinishedBodyIsEvicted) {
   Bodies bodies;
   bodies.limit({.all = 100});
   EXPECT_EQ(bodies.grow(place(1), "a", 40, at(1s)).room, Room::kFound);
@@ -34,7 +34,7 @@ TEST(Bodies, SlowestUnfinishedBodyGivesWay) {
   EXPECT_TRUE(bodies.complete(place(3)));
 }
 
-TEST(Bodies, BodyThatGrowsAndIsTheSlowestGetsNoRoom) {
+TEST(Bodies, GrowingBodyThatIsSlowestGetsNoRoom) {
   Bodies bodies;
   bodies.limit({.all = 100});
   EXPECT_EQ(bodies.grow(place(1), "a", 60, at(1s)).room, Room::kFound);
@@ -45,7 +45,7 @@ TEST(Bodies, BodyThatGrowsAndIsTheSlowestGetsNoRoom) {
   EXPECT_EQ(bodies.grow(place(2), "b", 100, at(2s)).room, Room::kFound) << "the lost room is free";
 }
 
-TEST(Bodies, CompleteBodiesKeepTheirRoomUntilTheirAnswer) {
+TEST(Bodies, CompleteBodyKeepsItsRoomUntilReleased) {
   Bodies bodies;
   bodies.limit({.all = 100});
   EXPECT_EQ(bodies.grow(place(1), "a", 80, at(1s)).room, Room::kFound);
@@ -56,7 +56,7 @@ TEST(Bodies, CompleteBodiesKeepTheirRoomUntilTheirAnswer) {
   EXPECT_EQ(bodies.grow(place(2), "b", 100, at(2s)).room, Room::kFound);
 }
 
-TEST(Bodies, BeyondTheShareOfAnAddressItsOwnSlowestBodyGivesWay) {
+TEST(Bodies, SlowestBodyOfAnAddressIsEvictedAboveItsShare) {
   Bodies bodies;
   bodies.limit({.all = 100, .per_address = 50});
   EXPECT_EQ(bodies.grow(place(1), "b", 40, at(1s)).room, Room::kFound);
@@ -70,7 +70,7 @@ TEST(Bodies, BeyondTheShareOfAnAddressItsOwnSlowestBodyGivesWay) {
       << "clients without an address have no share";
 }
 
-TEST(Bodies, OneLargeGrowthTakesTheRoomOfSeveralBodies) {
+TEST(Bodies, LargeGrowthEvictsSeveralBodies) {
   Bodies bodies;
   bodies.limit({.all = 100});
   for (std::uint64_t i = 1; i <= 4; ++i)

@@ -11,7 +11,7 @@ namespace {
 
 using Found = Lookups::Found;
 
-TEST(Lookups, CallersThatGiveUpLeaveFewBehindAndThoseThatWaitAreAnswered) {
+TEST(Lookups, AbandonedLookupsAreBoundedAndWaitersAreAnswered) {
   struct Resolver {
     std::latch release{1};
     std::atomic<unsigned> asked{0};

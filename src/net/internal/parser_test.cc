@@ -55,7 +55,7 @@ std::unique_ptr<Parser> make() {
   return Parser::create(Parser::Kind::kRequest, {.header_bytes = 4096, .body_bytes = 64});
 }
 
-TEST(Parser, PiecesMakeNoDifference) {
+TEST(Parser, PieceSizesDoNotChangeTheResult) {
   auto rng = seeded_rng(1);
   std::string all;
   for (const std::string& request : requests()) all += request;
@@ -70,7 +70,7 @@ TEST(Parser, PiecesMakeNoDifference) {
 }
 
 // Damaged messages stay within bounds, and the result does not depend on the pieces.
-TEST(Parser, DamagedMessagesEndTheSameWayInAnyPieces) {
+TEST(Parser, DamagedMessagesGiveTheSameResultInAnyPieces) {
   auto rng = seeded_rng(2);
   static constexpr std::string_view kBytes = "\r\n\0 :;,/0129afFxchunked\x7f\xff\t";
   int refused = 0;
@@ -105,7 +105,7 @@ TEST(Parser, DamagedMessagesEndTheSameWayInAnyPieces) {
   EXPECT_GT(refused, 1000);
 }
 
-TEST(Parser, WhatStandsBetweenChunksIsOneLineOfLimitedLength) {
+TEST(Parser, ChunkHeaderIsOneLineOfLimitedLength) {
   const std::string begin =
       "PUT /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
   const std::pair<std::string, std::string> cases[] = {

@@ -25,7 +25,7 @@ Owned<X509> certificate_with(const char* common_name, const char* alternative_na
   return certificate;
 }
 
-TEST(X509, NameIsTheCommonNameElseAnAlternativeNameElseTheSerialNumber) {
+TEST(X509, NameFallsBackToAlternativeNameAndSerialNumber) {
   EXPECT_EQ(name_of(*certificate_with("camera-7", "DNS:camera-7.local")), "camera-7");
   EXPECT_EQ(name_of(*certificate_with("", "DNS:camera-7.local,DNS:other")), "camera-7.local");
   EXPECT_EQ(name_of(*certificate_with("", "URI:spiffe://factory/camera-7")),

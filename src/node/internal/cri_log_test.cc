@@ -11,7 +11,7 @@ std::string all(CriLog& log, std::string_view file, std::size_t piece) {
   return out + log.finish();
 }
 
-TEST(CriLog, LinesLoseWhatTheRuntimePutBeforeThem) {
+TEST(CriLog, CriPrefixesAreRemoved) {
   constexpr std::string_view kFile =
       "2026-01-31T12:00:00.123456789Z stdout F one\n"
       "2026-01-31T12:00:00.2+02:00 stderr P two and \n"
@@ -25,7 +25,7 @@ TEST(CriLog, LinesLoseWhatTheRuntimePutBeforeThem) {
   }
 }
 
-TEST(CriLog, WhatIsNoSuchLineStays) {
+TEST(CriLog, LinesOfOtherFormatsAreUnchanged) {
   for (const char* text :
        {"cut off stdout F x\n", "\n", "2026-01-31T12:00:00Z stdin F x\n",
         "2026-01-31T12:00:00Z stdout X x\n", "2026-01-31T12:00:00Z stdout F", "just words"}) {
@@ -34,7 +34,7 @@ TEST(CriLog, WhatIsNoSuchLineStays) {
   }
 }
 
-TEST(CriLog, ALineWithoutEndDoesNotGrowForEver) {
+TEST(CriLog, EndlessLineIsNotBufferedForever) {
   CriLog log;
   const std::string piece(100'000, 'x');
   std::size_t given = 0;

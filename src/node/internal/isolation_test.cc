@@ -40,7 +40,7 @@ TEST(Isolation, CpuAndMemoryBecomeSharesQuotaAndLimit) {
   EXPECT_EQ(resources("{requests: {cpu: 1000k}}").cpu_shares, 262'144);
 }
 
-TEST(Isolation, AContainersOwnSecurityContextGoesBeforeThePods) {
+TEST(Isolation, ContainerSecurityContextOverridesPod) {
   const Json pod = codec::parse_yaml(
                        "{securityContext: {runAsUser: 1000, runAsGroup: 5, runAsNonRoot: true, "
                        "seccompProfile: {type: RuntimeDefault}}}")
@@ -72,7 +72,7 @@ TEST(Isolation, AContainersOwnSecurityContextGoesBeforeThePods) {
   EXPECT_EQ(own.seccomp->localhost_path, "a.json");
 }
 
-TEST(Isolation, APodsNamespacesPortsAndGroups) {
+TEST(Isolation, PodConfigHasNamespacesPortsAndGroups) {
   const PodConfig pod = pod_config(
       record("{hostname: shop-web, shareProcessNamespace: true, "
              "securityContext: {fsGroup: 7, supplementalGroups: [8], sysctls: [{name: a.b, value: "
@@ -93,7 +93,7 @@ TEST(Isolation, APodsNamespacesPortsAndGroups) {
   EXPECT_EQ(pod.ports[0].protocol, "UDP");
 }
 
-TEST(Isolation, APodOfTheHostsNetworkHasItsNameAndNoPortsOfItsOwn) {
+TEST(Isolation, HostNetworkPodHasNoHostnameOrPorts) {
   const PodConfig pod = pod_config(record("{hostNetwork: true, hostPID: true, containers: [{name: "
                                           "c, ports: [{containerPort: 80, hostPort: 80}]}]}"),
                                    "/p");

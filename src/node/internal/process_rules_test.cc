@@ -34,7 +34,7 @@ std::string refusal(const ContainerConfig& config, ImageKind image, const Runner
   return rules.error().message();
 }
 
-TEST(ProcessRules, RootKeepsEveryPromiseOfARestrictedContainer) {
+TEST(ProcessRules, RootEnforcesAllRulesOfRestrictedContainer) {
   const ProcessRules rules = process_rules(restricted(), ImageKind::kMapped, kRoot).value();
   EXPECT_EQ(rules.user->user, 65532u);
   EXPECT_EQ(rules.user->group, 65532u);
@@ -43,7 +43,7 @@ TEST(ProcessRules, RootKeepsEveryPromiseOfARestrictedContainer) {
   EXPECT_TRUE(rules.read_only_root);
 }
 
-TEST(ProcessRules, OwnImagesAreNeverRootUnlessAskedFor) {
+TEST(ProcessRules, OwnImagesRunAsRootOnlyOnRequest) {
   EXPECT_EQ(process_rules({}, ImageKind::kOwn, kRoot)->user->user, kOwnImagesUser);
   EXPECT_EQ(process_rules({}, ImageKind::kOwn, kRoot)->user->group, kOwnImagesUser);
   EXPECT_EQ(process_rules({}, ImageKind::kMapped, kRoot)->user->user, 0u);
@@ -52,7 +52,7 @@ TEST(ProcessRules, OwnImagesAreNeverRootUnlessAskedFor) {
   EXPECT_EQ(process_rules(config, ImageKind::kOwn, kRoot)->user->user, 0u);
 }
 
-TEST(ProcessRules, GroupsArePassedOnAndTheFirstOneIsTheUsers) {
+TEST(ProcessRules, SupplementalGroupsAreSetAndGroupDefaultsToUser) {
   ContainerConfig config;
   config.security.user = 1234;
   config.pod.groups = {5, 6};
@@ -61,7 +61,7 @@ TEST(ProcessRules, GroupsArePassedOnAndTheFirstOneIsTheUsers) {
   EXPECT_THAT(rules.user->groups, ElementsAre(5, 6));
 }
 
-TEST(ProcessRules, CapabilitiesAreTheDefaultOnesWithoutDroppedWithAdded) {
+TEST(ProcessRules, CapabilitiesAreDefaultsMinusDroppedPlusAdded) {
   ContainerConfig config;
   const os::Capabilities usual =
       process_rules(config, ImageKind::kMapped, kRoot)->rights->capabilities;
@@ -79,13 +79,13 @@ TEST(ProcessRules, CapabilitiesAreTheDefaultOnesWithoutDroppedWithAdded) {
   EXPECT_THAT(refusal(config, ImageKind::kMapped, kRoot), HasSubstr("FLY"));
 }
 
-TEST(ProcessRules, SysctlOfLowPortsBecomesTheCapabilityForThem) {
+TEST(ProcessRules, LowPortSysctlBecomesCapability) {
   ContainerConfig config = restricted();
   config.pod.sysctls["net.ipv4.ip_unprivileged_port_start"] = "0";
   EXPECT_EQ(process_rules(config, ImageKind::kOwn, kRoot)->rights->ambient, kPorts);
 }
 
-TEST(ProcessRules, PrivilegedKeepsAllRights) {
+TEST(ProcessRules, PrivilegedContainerOfRootKeepsAllRights) {
   ContainerConfig config;
   config.security.privileged = true;
   EXPECT_FALSE(process_rules(config, ImageKind::kMapped, kRoot)->rights);
@@ -93,7 +93,7 @@ TEST(ProcessRules, PrivilegedKeepsAllRights) {
               HasSubstr("privileged: the agent runs as user 1000"));
 }
 
-TEST(ProcessRules, RootRefusesWhatItCannotKeep) {
+TEST(ProcessRules, RootRefusesUnenforceableRules) {
   ContainerConfig config;
   config.security.must_not_be_root = true;
   EXPECT_THAT(refusal(config, ImageKind::kMapped, kRoot), HasSubstr("runAsNonRoot"));
@@ -109,7 +109,7 @@ TEST(ProcessRules, RootRefusesWhatItCannotKeep) {
   EXPECT_THAT(refusal(config, ImageKind::kMapped, kRoot), HasSubstr("is not an id"));
 }
 
-TEST(ProcessRules, AnOrdinaryUserKeepsWhatNeedsNoRoot) {
+TEST(ProcessRules, OrdinaryUserEnforcesRulesThatNeedNoRoot) {
   const ProcessRules rules = process_rules(restricted(), ImageKind::kOwn, kAlice).value();
   EXPECT_EQ(rules.user->user, 65532u);  // in a user namespace
   EXPECT_EQ(rules.rights->calls, os::Calls::kFiltered);
@@ -118,7 +118,7 @@ TEST(ProcessRules, AnOrdinaryUserKeepsWhatNeedsNoRoot) {
   EXPECT_EQ(process_rules({}, ImageKind::kOwn, kAlice)->rights->capabilities, 0u);
 }
 
-TEST(ProcessRules, RootOfANamespaceWithOneUserIsOrdinary) {
+TEST(ProcessRules, RootOfSingleUserNamespaceIsOrdinary) {
   EXPECT_EQ(process_rules({}, ImageKind::kOwn, kRootOfOneUser)->user->user, kOwnImagesUser);
   EXPECT_FALSE(process_rules({}, ImageKind::kMapped, kRootOfOneUser)->user);
   ContainerConfig config;
@@ -127,7 +127,7 @@ TEST(ProcessRules, RootOfANamespaceWithOneUserIsOrdinary) {
   EXPECT_THAT(refusal(config, ImageKind::kMapped, kRootOfOneUser), HasSubstr("runAsNonRoot"));
 }
 
-TEST(ProcessRules, AnOrdinaryUserRefusesWhatNeedsRoot) {
+TEST(ProcessRules, OrdinaryUserRefusesRulesThatNeedRoot) {
   ContainerConfig config;
   config.security.user = 0;
   EXPECT_THAT(refusal(config, ImageKind::kMapped, kAlice),

@@ -1,7 +1,7 @@
 // A crash campaign runs seeded workloads and crashes before every relevant call, with several
 // subsets of the unsynced data. Each state is recovered and checked.
 //
-//   CrashCampaign campaign("store_test --gtest_filter=StoreCrash.EveryState", 1000);
+//   CrashCampaign campaign("store_test --gtest_filter=StoreCrash.*", 1000);
 //   while (campaign.next_seed()) {
 //     CrashingFileSystem fs;
 //     fs.on_call([&](auto, auto&) { campaign.point(fs, 0, check); return Status(); });

@@ -52,18 +52,18 @@ class Crash : public ::testing::Test {
 
 using Names = std::vector<std::string>;
 
-TEST_F(Crash, WhatIsSyncedWithItsNameStays) {
+TEST_F(Crash, SyncedFileWithASyncedNameSurvives) {
   durable("/d/a", "kept");
   EXPECT_THAT(contents("/d/a"), ElementsAre("kept"));
 }
 
-TEST_F(Crash, SyncOfAFileDoesNotPromiseItsName) {
+TEST_F(Crash, SyncOfAFileDoesNotPersistItsName) {
   auto file = open("/d/a");
   ASSERT_TRUE(file->write("x").ok() && file->sync().ok());
   EXPECT_THAT(names("/d"), UnorderedElementsAre(Names{}, Names{"a"}));
 }
 
-TEST_F(Crash, NameWithoutSyncOfTheFileMayBeEmptyOrZeros) {
+TEST_F(Crash, SyncedNameWithoutFileSyncMayHoldNothingOrZeros) {
   auto file = open("/d/a");
   ASSERT_TRUE(file->write("data").ok() && fs.sync_directory("/d").ok());
   EXPECT_THAT(contents("/d/a"), UnorderedElementsAre("", "data", std::string(4, '\0')));
@@ -86,7 +86,7 @@ TEST_F(Crash, BytesOutsideAWriteAreNeverDamaged) {
   EXPECT_THAT(contents("/d/a"), UnorderedElementsAre(std::string(512, 'o'), now));
 }
 
-TEST_F(Crash, StatesBetweenTwoSyncsMaySurviveToo) {
+TEST_F(Crash, StatesBetweenTwoSyncsMaySurvive) {
   auto file = open("/d/a");
   ASSERT_TRUE(fs.sync_directory("/d").ok());
   for (const char* text : {"1", "2", "3"})
@@ -94,7 +94,7 @@ TEST_F(Crash, StatesBetweenTwoSyncsMaySurviveToo) {
   EXPECT_THAT(contents("/d/a"), ::testing::IsSupersetOf({"1", "2", "3", ""}));
 }
 
-TEST_F(Crash, TruncationWithoutSyncMayBeUndoneAndMayNotUncoverMoreThanThereWas) {
+TEST_F(Crash, UnsyncedTruncationMayBeUndone) {
   durable("/d/a", std::string(600, 'o'));
   auto file = open("/d/a");
   ASSERT_TRUE(file->truncate(10).ok());
@@ -106,7 +106,7 @@ TEST_F(Crash, TruncationWithoutSyncMayBeUndoneAndMayNotUncoverMoreThanThereWas) 
   EXPECT_THAT(contents("/d/a"), Contains(std::string(10, 'o')));
 }
 
-TEST_F(Crash, RenameHappensOnBothSidesOrOnNone) {
+TEST_F(Crash, RenameAppearsInBothDirectoriesOrInNeither) {
   ASSERT_TRUE(fs.make_directories("/e", 0755).ok() && fs.sync_directory("/").ok());
   durable("/d/a", "new");
   durable("/e/b", "old");
@@ -126,20 +126,20 @@ TEST_F(Crash, EntriesOfOneDirectorySurviveInAnySubset) {
   EXPECT_THAT(names("/d"), UnorderedElementsAre(Names{}, Names{"a"}, Names{"b"}, Names{"a", "b"}));
 }
 
-TEST_F(Crash, RemovalMayBeUndone) {
+TEST_F(Crash, UnsyncedRemovalMayBeUndone) {
   durable("/d/a", "x");
   ASSERT_TRUE(fs.remove("/d/a").ok());
   EXPECT_THAT(contents("/d/a"), UnorderedElementsAre("x", "<missing>"));
 }
 
-TEST_F(Crash, ModeWithoutSyncMayBeUndone) {
+TEST_F(Crash, UnsyncedModeMayBeUndone) {
   durable("/d/a", "x");
   ASSERT_TRUE(fs.set_mode("/d/a", 0600).ok());
   const auto modes = outcomes([](FileSystem& left) { return left.stat("/d/a").value()->mode; });
   EXPECT_THAT(modes, UnorderedElementsAre(0644u, 0600u));
 }
 
-TEST_F(Crash, KilledProcessLosesNothingYetAndPromisesNothing) {
+TEST_F(Crash, KillKeepsAllDataButMakesNothingDurable) {
   (void)open("/d/a");
   const auto next = fs.killed();
   EXPECT_THAT(next->list("/d").value(), ElementsAre("a"));
@@ -149,7 +149,7 @@ TEST_F(Crash, KilledProcessLosesNothingYetAndPromisesNothing) {
   EXPECT_THAT(seen, UnorderedElementsAre(Names{}, Names{"a"}));
 }
 
-TEST_F(Crash, AfterAFailedSyncTheNextOneMayNotHelp) {
+TEST_F(Crash, SyncAfterAFailedSyncMayNotPersistTheData) {
   auto file = open("/d/a");
   ASSERT_TRUE(fs.sync_directory("/d").ok());
   std::set<std::string> seen;
@@ -166,7 +166,7 @@ TEST_F(Crash, AfterAFailedSyncTheNextOneMayNotHelp) {
   EXPECT_THAT(seen, UnorderedElementsAre("x", std::string(1, '\0')));
 }
 
-TEST_F(Crash, ShortWriteLeavesItsBeginning) {
+TEST_F(Crash, ShortWriteKeepsItsFirstBytes) {
   auto file = open("/d/a");
   fs.set_fault(CrashingFileSystem::Fault{
       .call = fs.calls(), .error = Error(Code::kExhausted, "full"), .write_bytes = 3});
@@ -175,7 +175,7 @@ TEST_F(Crash, ShortWriteLeavesItsBeginning) {
   EXPECT_EQ(read_file(fs, "/d/a").value(), "123");
 }
 
-TEST_F(Crash, FullDiskRefusesAndTellsItsRoom) {
+TEST_F(Crash, FullDiskRefusesWritesAndReportsFreeSpace) {
   fs.set_capacity(100);
   auto file = open("/d/a");
   ASSERT_TRUE(file->write(std::string(90, 'x')).ok());
@@ -185,7 +185,7 @@ TEST_F(Crash, FullDiskRefusesAndTellsItsRoom) {
   EXPECT_EQ(fs.space("/d").value().available_bytes, 100u);
 }
 
-TEST_F(Crash, AtomicWriteIsTheOldOrTheNewAtEveryCall) {
+TEST_F(Crash, AtomicWriteShowsTheOldOrNewFileAtEveryCall) {
   durable("/d/a", "old");
   int points = 0;
   fs.on_call([&](std::string_view, const Path&) {
@@ -199,7 +199,7 @@ TEST_F(Crash, AtomicWriteIsTheOldOrTheNewAtEveryCall) {
   EXPECT_THAT(contents("/d/a"), ElementsAre("new"));
 }
 
-TEST_F(Crash, LeftoversOfAnAtomicWriteGo) {
+TEST_F(Crash, LeftoversOfAnAtomicWriteAreRemoved) {
   bool seen = false;
   fs.on_call([&](std::string_view call, const Path&) {
     if (call != "rename") return Status();

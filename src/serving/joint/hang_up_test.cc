@@ -39,7 +39,7 @@ TEST_F(Joint, ClientThatHangsUpFreesItsPlaceAndEndsTheCall) {
   EXPECT_EQ(tiers_->timers(), 0u);
 }
 
-TEST_F(Joint, ClientsThatHangUpAgainAndAgainAreNoFaultOfTheTier) {
+TEST_F(Joint, ClientsThatHangUpDoNotOpenTheBreaker) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin(), "http://cloud", 1, 3600000));
   start();
@@ -57,7 +57,7 @@ TEST_F(Joint, ClientsThatHangUpAgainAndAgainAreNoFaultOfTheTier) {
   EXPECT_TRUE(reported().at("tiers/1/lastError").is_null());
 }
 
-TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
+TEST_F(Joint, WaitingRequestOfADisconnectedClientIsNotRun) {
   models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nwarmup: {runs: 0}\n");
   models_.joint_file("m", joint_file(margin(), "", 64, 3600000));
@@ -80,7 +80,7 @@ TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
               HasSubstr("varda_requests_abandoned_total{model=\"m\",version=\"3\"} 1\n"));
 }
 
-TEST_F(Joint, EasyExampleThatIsAnsweredAtOnceAsksForNothing) {
+TEST_F(Joint, ImmediateEasyAnswerRegistersNoDisconnectCallback) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin()));
   start();
@@ -91,7 +91,7 @@ TEST_F(Joint, EasyExampleThatIsAnsweredAtOnceAsksForNothing) {
   EXPECT_EQ(outcome(one.answer.get()), "1 by edge 3 easy");
 }
 
-TEST_F(Joint, ClientsThatHangUpAtAnyMomentLeaveNothingBehind) {
+TEST_F(Joint, ClientsThatHangUpAtAnyMomentLeaveNoState) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin(), "http://cloud", 4, 3600000));
   start();

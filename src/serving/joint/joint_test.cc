@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST_F(Joint, EasyExampleStaysAndHardOneGoesUp) {
+TEST_F(Joint, EasyExampleStaysAndHardExampleGoesToTheCloud) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin()));
   start();
@@ -41,7 +41,7 @@ TEST_F(Joint, EasyExampleStaysAndHardOneGoesUp) {
   EXPECT_THAT(metrics, HasSubstr("nv_inference_request_success{model=\"m\",version=\"3\"} 3\n"));
 }
 
-TEST_F(Joint, WithoutTheFileNothingChanges) {
+TEST_F(Joint, ModelWithoutAJointFileIsServedPlainly) {
   models_.add("m", "3", kModel);
   start();
   const net::Response response = call("POST", "/v2/models/m/infer", hard());
@@ -53,7 +53,7 @@ TEST_F(Joint, WithoutTheFileNothingChanges) {
   EXPECT_THAT(registry_.text(), ::testing::Not(HasSubstr("varda_joint")));
 }
 
-TEST_F(Joint, RequestThatNamesAVersionAsksThatOneAlone) {
+TEST_F(Joint, RequestForAVersionBypassesJointInference) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(policy("CloudOnly")));
   start();
@@ -63,7 +63,7 @@ TEST_F(Joint, RequestThatNamesAVersionAsksThatOneAlone) {
   EXPECT_EQ(cloud_.requests().size(), 0u);
 }
 
-TEST_F(Joint, BinaryAnswersOfEitherTierHaveTheirParameters) {
+TEST_F(Joint, BinaryAnswersOfEitherTierContainParameters) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin()));
   start();
@@ -107,7 +107,7 @@ TEST_F(Joint, BinaryAnswersOfEitherTierHaveTheirParameters) {
             R"({"more":1,"tier":"cloud","hard":true,"asked":"cloud","tier_version":"9"})");
 }
 
-TEST_F(Joint, WhateverGoesWrongAboveTheBestAnswerIsGiven) {
+TEST_F(Joint, FailureOfTheNextTierFallsBackToTheFirst) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin()));
   start();
@@ -133,7 +133,7 @@ TEST_F(Joint, WhateverGoesWrongAboveTheBestAnswerIsGiven) {
   EXPECT_EQ(counter("errors/cloud/Failed"), "2");
 }
 
-TEST_F(Joint, TierThatFailsAgainAndAgainIsNotAskedAndToldOf) {
+TEST_F(Joint, RepeatedFailuresOpenTheBreakerAndAreReported) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin()));
   start();
@@ -146,7 +146,7 @@ TEST_F(Joint, TierThatFailsAgainAndAgainIsNotAskedAndToldOf) {
   EXPECT_EQ(call("GET", "/v2/models/m/ready").status, 200) << "the endpoint answers";
 }
 
-TEST_F(Joint, TierWithoutAnAddressIsNotAsked) {
+TEST_F(Joint, TierWithoutAnAddressIsNotCalled) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin(), ""));
   start();
@@ -154,7 +154,7 @@ TEST_F(Joint, TierWithoutAnAddressIsNotAsked) {
   EXPECT_EQ(cloud_.requests().size(), 0u);
 }
 
-TEST_F(Joint, SlowTierIsGivenUpAtTheDeadline) {
+TEST_F(Joint, SlowTierIsAbandonedAtTheDeadline) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin(), "http://cloud", 64, 50));
   start();
@@ -169,7 +169,7 @@ TEST_F(Joint, SlowTierIsGivenUpAtTheDeadline) {
   cloud_.release();
 }
 
-TEST_F(Joint, TheRequestsOwnDeadlineCountsIfItIsSooner) {
+TEST_F(Joint, EarlierDeadlineOfTheRequestApplies) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin(), "http://cloud", 64, 3600000));
   start();
@@ -185,7 +185,7 @@ TEST_F(Joint, TheRequestsOwnDeadlineCountsIfItIsSooner) {
   cloud_.release();
 }
 
-TEST_F(Joint, AnswersHaveTheIdOfTheirRequestWhateverTheTierAboveSays) {
+TEST_F(Joint, AnswerHasTheIdOfItsRequest) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(policy("CloudOnly")));
   start();
@@ -202,7 +202,7 @@ TEST_F(Joint, AnswersHaveTheIdOfTheirRequestWhateverTheTierAboveSays) {
             "");
 }
 
-TEST_F(Joint, ManyWordsOfATierAboveDoNotMakeTheStatusLong) {
+TEST_F(Joint, LongVersionOfATierDoesNotInflateTheStatus) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(policy("CloudOnly")));
   start();
@@ -212,7 +212,7 @@ TEST_F(Joint, ManyWordsOfATierAboveDoNotMakeTheStatusLong) {
   EXPECT_LT(call("GET", "/v2/models/m/joint").body.size(), 10000u);
 }
 
-TEST_F(Joint, NoMoreThanTheBoundAreOnTheirWayUp) {
+TEST_F(Joint, RequestsInFlightToTheNextTierAreLimited) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin(), "http://cloud", 1));
   start();
@@ -226,7 +226,7 @@ TEST_F(Joint, NoMoreThanTheBoundAreOnTheirWayUp) {
 }
 
 // Answers may be large, and writing one may block.
-TEST_F(Joint, RequestThatIsAnsweredAtItsDeadlineKeepsNoOtherFromItsOwn) {
+TEST_F(Joint, BlockedAnswerAtADeadlineDoesNotDelayOthers) {
   // Never ends a call, so that only the timer can end the request.
   class Stubborn final : public net::HttpClient {
    public:
@@ -264,7 +264,7 @@ TEST_F(Joint, RequestThatIsAnsweredAtItsDeadlineKeepsNoOtherFromItsOwn) {
   tiers_->stop();  // all calls have ended
 }
 
-TEST_F(Joint, PolicyThatDecidesBeforeInferenceSparesTheRunAndFallsBackToIt) {
+TEST_F(Joint, CloudOnlyPolicySkipsTheRunAndFallsBackToIt) {
   const auto runs = models_.path() / ".runs";
   models_.add("m", "3", kModel + ("count_runs " + runs.string() + "\n"), "warmup: {runs: 0}\n");
   models_.joint_file("m", joint_file(policy("CloudOnly")));
@@ -279,7 +279,7 @@ TEST_F(Joint, PolicyThatDecidesBeforeInferenceSparesTheRunAndFallsBackToIt) {
   EXPECT_EQ(infer(hard()), "0.5 by edge 3 easy");
 }
 
-TEST_F(Joint, PolicySeesItsOutputWhateverTheRequestAsksFor) {
+TEST_F(Joint, PolicyReadsItsOutputEvenIfNotRequested) {
   models_.add("m", "3", "tensor FP32 -1 2\ntensor FP32 -1 1\n");  // outputs y and y1
   models_.joint_file("m", joint_file(policy("Margin", R"({"output":"y"})")));
   start();
@@ -294,7 +294,7 @@ TEST_F(Joint, PolicySeesItsOutputWhateverTheRequestAsksFor) {
   EXPECT_EQ(counter("invalid"), "0");
 }
 
-TEST_F(Joint, ImageGoesUpAsItCameAndThePolicySeesWhatStepsRead) {
+TEST_F(Joint, ImageIsForwardedUnchangedAndThePolicyReadsTensors) {
   models_.add("m", "3", kModel,
               "preprocess: {image: {channels: grey, layout: NHW, resize: {width: 2, height: 1, "
               "filter: nearest}, scale: 0.1}}\n"
@@ -313,7 +313,7 @@ TEST_F(Joint, ImageGoesUpAsItCameAndThePolicySeesWhatStepsRead) {
   EXPECT_EQ(cloud_.requests()[0].body, codec::encode_png({2, 1, 1, {100, 101}}).value());
 }
 
-TEST_F(Joint, ModelThatFailsIsHelpedOutAndBadRequestsAreNot) {
+TEST_F(Joint, NextTierAnswersForAFailingModelButNotForABadRequest) {
   models_.add("m", "3", std::string(kModel) + "fail_run no luck\n", "warmup: {runs: 0}\n");
   models_.joint_file("m", joint_file(margin()));
   start();
@@ -324,7 +324,7 @@ TEST_F(Joint, ModelThatFailsIsHelpedOutAndBadRequestsAreNot) {
   EXPECT_THAT(infer(easy()), HasSubstr("no luck")) << "the first tier's own words";
 }
 
-TEST_F(Joint, FullQueueGoesUp) {
+TEST_F(Joint, FullQueueSendsTheRequestToTheNextTier) {
   models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nqueue: {max: 1}\nwarmup: {runs: 0}\n");
   models_.joint_file("m", joint_file(margin()));
@@ -342,7 +342,7 @@ TEST_F(Joint, FullQueueGoesUp) {
   EXPECT_EQ(outcome(second.get()), "1 by edge 3 easy");
 }
 
-TEST_F(Joint, ModelThatHangsIsNotWaitedForBeyondTheDeadline) {
+TEST_F(Joint, HangingModelReturns504AtTheDeadline) {
   models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nwarmup: {runs: 0}\n");
   models_.joint_file("m", joint_file(margin(), "", 64, 50));
@@ -352,7 +352,7 @@ TEST_F(Joint, ModelThatHangsIsNotWaitedForBeyondTheDeadline) {
   models_.release("run");
 }
 
-TEST_F(Joint, NothingIsKeptOfARequestThatWasAnswered) {
+TEST_F(Joint, AnsweredRequestKeepsNoTimer) {
   models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nwarmup: {runs: 0}\n");
   models_.joint_file("m", joint_file(margin(), "", 64, 3600000));
@@ -367,7 +367,7 @@ TEST_F(Joint, NothingIsKeptOfARequestThatWasAnswered) {
   EXPECT_EQ(tiers_->timers(), 0u) << "their deadline is an hour away";
 }
 
-TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
+TEST_F(Joint, RequestThatTimedOutInTheQueueIsNotRun) {
   const auto runs = models_.path() / ".runs";
   models_.add("m", "3",
               std::string(kModel) + "hold_run " + models_.hold("run") + "\ncount_runs " +
@@ -396,7 +396,7 @@ TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
   EXPECT_EQ(lines(runs), 2u);
 }
 
-TEST_F(Joint, VersionThatThePolicyCannotReadIsRefusedAndTheOldOneServes) {
+TEST_F(Joint, VersionThatThePolicyCannotReadIsRefused) {
   models_.add("m", "3", kModel);
   models_.target("m", "3");
   models_.joint_file("m", joint_file(margin()));
@@ -413,7 +413,7 @@ TEST_F(Joint, VersionThatThePolicyCannotReadIsRefusedAndTheOldOneServes) {
   EXPECT_FALSE(reported().contains("problem"));
 }
 
-TEST_F(Joint, FileThatDoesNotFitLeavesTheOldPolicyInForceAndSaysSo) {
+TEST_F(Joint, InvalidJointFileKeepsTheOldPolicyAndReportsAProblem) {
   models_.add("m", "3", "tensor FP32 -1 2\n");
   models_.joint_file("m", joint_file(margin()));
   start();
@@ -432,7 +432,7 @@ TEST_F(Joint, FileThatDoesNotFitLeavesTheOldPolicyInForceAndSaysSo) {
   EXPECT_EQ(counter("inferences"), "3") << "counts outlive what they were counted under";
 }
 
-TEST_F(Joint, FileThatFitsNoVersionAtTheStartIsToldInTheIndexAndTiersAboveAnswer) {
+TEST_F(Joint, MismatchAtStartIsListedInTheIndexAndTheCloudAnswers) {
   models_.add("m", "3", "tensor INT64 -1 2\n");
   models_.joint_file("m", joint_file(margin()));
   start();
@@ -443,7 +443,7 @@ TEST_F(Joint, FileThatFitsNoVersionAtTheStartIsToldInTheIndexAndTiersAboveAnswer
   EXPECT_THAT(index(), ElementsAre("m/3 READY"));
 }
 
-TEST_F(Joint, EndpointThatOnlyTiersAboveAnswerIsReadyIfTheyAre) {
+TEST_F(Joint, EndpointServedOnlyByTheCloudFollowsItsReadiness) {
   models_.add("m", "3", std::string(kModel) + "fail_load torn\n");
   models_.joint_file("m", joint_file(margin()));
   cloud_.is_ready(503);
@@ -457,7 +457,7 @@ TEST_F(Joint, EndpointThatOnlyTiersAboveAnswerIsReadyIfTheyAre) {
   EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, asked cloud");
 }
 
-TEST_F(Joint, FileThatGoesAwayLeavesTheModelAlone) {
+TEST_F(Joint, RemovedJointFileEndsJointInferenceAndKeepsCounters) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin()));
   start();
@@ -473,7 +473,7 @@ TEST_F(Joint, FileThatGoesAwayLeavesTheModelAlone) {
   EXPECT_EQ(counter("inferences"), "2");
 }
 
-TEST_F(Joint, TiersInTheMiddleJudgeForThemselves) {
+TEST_F(Joint, MiddleTierAppliesItsOwnPolicy) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", three_tiers());
   start();
@@ -499,7 +499,7 @@ TEST_F(Joint, TiersInTheMiddleJudgeForThemselves) {
   EXPECT_EQ(counter("up"), "2") << "a request that asks two tiers goes up once";
 }
 
-TEST_F(Joint, PolicyInTheMiddleThatCannotReadItsTiersAnswersIsToldOf) {
+TEST_F(Joint, UnreadableAnswerOfTheMiddleTierIsReported) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", three_tiers());
   start();
@@ -535,7 +535,7 @@ TEST_F(Joint, PolicyInTheMiddleThatCannotReadItsTiersAnswersIsToldOf) {
   EXPECT_LT(problem()["message"].as_string().size(), 1000u);
 }
 
-TEST(PolicyMismatch, IsShortAndLoggedOnceAMinuteWhateverGoesToAndFro) {
+TEST(PolicyMismatch, MessageIsShortAndLoggedOnceAMinute) {
   joint::PolicyMismatch mismatch;
   SteadyTime now{std::chrono::hours(1)};
   int lines = 0;
@@ -548,7 +548,7 @@ TEST(PolicyMismatch, IsShortAndLoggedOnceAMinuteWhateverGoesToAndFro) {
   EXPECT_LT(mismatch.why().size(), 520u);
 }
 
-TEST_F(Joint, ServerThatGoesAwayAnswersWithWhatItHas) {
+TEST_F(Joint, StoppedServerAnswersFromTheFirstTier) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin()));
   start();

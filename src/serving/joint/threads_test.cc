@@ -26,7 +26,7 @@ Status submit(Threads& threads, std::function<void()> body) {
   return threads.submit(job);
 }
 
-TEST(Threads, JobsRunAtATimeUpToTheLimitAndBeyondItAreRefused) {
+TEST(Threads, JobsRunConcurrentlyUpToTheLimitAndMoreAreRefused) {
   Threads threads({.max = 3});
   EXPECT_EQ(threads.count(), 0u) << "none is started before it is needed";
   std::latch all(3);
@@ -46,7 +46,7 @@ TEST(Threads, JobsRunAtATimeUpToTheLimitAndBeyondItAreRefused) {
   EXPECT_EQ(threads.submit(refused).error().code(), Code::kUnavailable);
 }
 
-TEST(Threads, ThreadThatIsFreeIsUsedAgain) {
+TEST(Threads, IdleThreadIsReused) {
   Threads threads({.max = 1});
   for (int i = 0; i < 100; ++i) {
     std::promise<void> done;
@@ -58,7 +58,7 @@ TEST(Threads, ThreadThatIsFreeIsUsedAgain) {
   }
 }
 
-TEST(Threads, AJobThatThrowsEndsAlone) {
+TEST(Threads, ThrowingJobLeavesItsThreadUsable) {
   Threads threads({.max = 1});
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   std::promise<void> done;
@@ -68,7 +68,7 @@ TEST(Threads, AJobThatThrowsEndsAlone) {
   EXPECT_EQ(threads.count(), 1u);
 }
 
-TEST(Threads, ThreadsWithoutWorkEnd) {
+TEST(Threads, IdleThreadsEnd) {
   Threads threads({.max = 4, .idle = std::chrono::milliseconds(1)});
   std::latch all(4);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(submit(threads, [&] { all.arrive_and_wait(); }).ok());
@@ -79,7 +79,7 @@ TEST(Threads, ThreadsWithoutWorkEnd) {
   again.get_future().get();
 }
 
-TEST(Threads, EveryJobThatWasTakenRuns) {
+TEST(Threads, EveryAcceptedJobRuns) {
   std::atomic<int> ran{0};
   int taken = 0;
   {

@@ -30,7 +30,7 @@ std::string outcome(const Called& called) {
              : "";
 }
 
-TEST(Upstream, RequestGoesUpAsItCameButForTheModelsName) {
+TEST(Upstream, BodyIsForwardedUnchangedWithoutAuthorization) {
   net::Request seen;
   const auto http = net::loopback(net::inline_handler([&](const net::Request& request) {
     seen = request;
@@ -55,7 +55,7 @@ TEST(Upstream, RequestGoesUpAsItCameButForTheModelsName) {
       << "what clients are let in with here is nobody else's business";
 }
 
-TEST(Upstream, WhatServersSayBecomesAReason) {
+TEST(Upstream, AnswersMapToReasons) {
   struct Case {
     int status;
     std::string body;
@@ -83,7 +83,7 @@ TEST(Upstream, WhatServersSayBecomesAReason) {
   }
 }
 
-TEST(Upstream, WhatConnectionsDoBecomesAReason) {
+TEST(Upstream, ConnectionFailuresMapToReasons) {
   const auto http = net::make_client({});
   const Upstream upstream({*http, *http}, {});
   const auto ask = [&](int port, std::chrono::milliseconds patience) {
@@ -138,7 +138,7 @@ TEST(Upstream, ServerThatDoesNotAnswerIsATimeout) {
   EXPECT_THAT(outcome(called), StartsWith("Timeout: "));
 }
 
-TEST(Upstream, AnswersHaveABoundTogether) {
+TEST(Upstream, MemoryForAnswersIsLimited) {
   const auto http = net::loopback(net::inline_handler([&](const net::Request&) {
     return net::Response{200, {}, kAnswer, nullptr};
   }));
@@ -162,7 +162,7 @@ TEST(Upstream, AnswersHaveABoundTogether) {
       << "alone, however large";
 }
 
-TEST(Upstream, ReadinessIsTheModelsOwn) {
+TEST(Upstream, ReadinessChecksTheModelAndItsAccess) {
   std::vector<std::string> targets;
   int status = 200, status_of_metadata = 200;
   const auto http = net::loopback(net::inline_handler([&](const net::Request& request) {

@@ -45,7 +45,7 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& want, 
     EXPECT_NEAR(got[i], want[i], tolerance) << what << " value " << i;
 }
 
-TEST(Resize, IsWhatTheFormulasSay) {
+TEST(Resize, ResultsMatchTheGoldenNumbers) {
   ASSERT_EQ(golden()["resize"].size(), 24u);
   for (const Json& c : golden()["resize"].as_array()) {
     const std::string name = c["filter"].as_string();
@@ -60,7 +60,7 @@ TEST(Resize, IsWhatTheFormulasSay) {
   }
 }
 
-TEST(Resize, KeepsWhatIsEvenAndStaysBetweenDarkestAndBrightest) {
+TEST(Resize, ValuesStayBetweenTheDarkestAndBrightestPixel) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     const std::size_t width = 1 + random() % 20, height = 1 + random() % 20,
@@ -81,7 +81,7 @@ TEST(Resize, KeepsWhatIsEvenAndStaysBetweenDarkestAndBrightest) {
   }
 }
 
-TEST(Softmax, IsWhatTheFormulaSays) {
+TEST(Softmax, ResultsMatchTheGoldenNumbers) {
   for (const Json& c : golden()["softmax"].as_array()) {
     const std::vector<float> logits = numbers<float>(c["logits"]);
     std::vector<float> got(logits.size());
@@ -113,7 +113,7 @@ TEST(Softmax, RowsSumToOneAndKeepTheirOrder) {
   }
 }
 
-TEST(TopK, IsTheBestOnesWithLowerIndexesFirstAmongEqualsAndNaNLast) {
+TEST(TopK, BestScoresComeFirstWithLowerIndexesOnTiesAndNanLast) {
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               inf = std::numeric_limits<float>::infinity();
   EXPECT_THAT(top_k(std::vector<float>{1, 3, 2, 3}, 3), ElementsAre(1, 3, 2));
@@ -133,7 +133,7 @@ TEST(TopK, IsTheBestOnesWithLowerIndexesFirstAmongEqualsAndNaNLast) {
   }
 }
 
-TEST(ScoreShape, ClassesAreTheLastDimensionOrTheSecondBeforeTwoOnes) {
+TEST(ScoreShape, ClassesAreTheLastDimensionOrPrecedeTwoOnes) {
   const auto of = [](tensor::Shape shape) {
     const ScoreShape got = ScoreShape::of(shape).value();
     return tensor::to_string(got.rows) + " x " + std::to_string(got.classes);
@@ -186,7 +186,7 @@ std::vector<Slow> slowly(const NmsStep& step, const std::vector<std::array<doubl
   return kept;
 }
 
-TEST(Nms, IsWhatTheSlowDefinitionGivesInEveryFormat) {
+TEST(Nms, ResultEqualsTheReferenceInEveryFormat) {
   std::mt19937 random(5);
   for (int round = 0; round < 400; ++round) {
     const std::size_t boxes = random() % 40, classes = 1 + random() % 4;
@@ -223,7 +223,7 @@ TEST(Nms, IsWhatTheSlowDefinitionGivesInEveryFormat) {
   }
 }
 
-TEST(Nms, TakesTheClassicExampleApart) {
+TEST(Nms, OverlappingBoxesOfOneClassAreSuppressed) {
   // Two boxes on one object (shared 80 of 120: 0.667), one beside it, and one of another class on
   // the first.
   const std::vector<float> boxes = {0, 0, 10, 10, 2, 0, 12, 10, 20, 0, 30, 10, 0, 0, 10, 10};
@@ -238,7 +238,7 @@ TEST(Nms, TakesTheClassicExampleApart) {
   EXPECT_EQ(suppress(step, boxes, scores, 2).size(), 4u);
 }
 
-TEST(Nms, NumbersThatAreNoneAreNoCandidates) {
+TEST(Nms, NonFiniteBoxesAndScoresAreIgnored) {
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               inf = std::numeric_limits<float>::infinity();
   NmsStep step;
@@ -249,7 +249,7 @@ TEST(Nms, NumbersThatAreNoneAreNoCandidates) {
   EXPECT_TRUE(suppress(step, {}, {}, 3).empty());
 }
 
-TEST(Nms, LooksAtTheBestCandidatesOfVeryMany) {
+TEST(Nms, BestOfVeryManyCandidatesAreKept) {
   NmsStep step;
   step.threshold = 0;
   step.max = 3;

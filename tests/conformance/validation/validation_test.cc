@@ -191,7 +191,7 @@ std::string answer(const apiserver::InMemoryApiServer::Reply& reply) {
   return print(std::move(lines));
 }
 
-TEST_P(Validation, TheServerAnswersAsTheTable) {
+TEST_P(Validation, ServerAnswersMatchTheTable) {
   apiserver::InMemoryApiServer::Options options;
   for (const api::NativeRule& rule : api::native_rules())
     options.server.rules[{rule.group, rule.kind}] = rule.check;
@@ -220,12 +220,12 @@ TEST_P(Validation, TheServerAnswersAsTheTable) {
 }
 
 // The answers of the cluster come from a kube-apiserver.
-TEST_P(Validation, AClusterTakesWhatWeTakeAndRefusesWhatWeRefuse) {
+TEST_P(Validation, ClusterAndVardaAcceptTheSameCases) {
   for (const Case& one : table_.cases) EXPECT_EQ(one.taken_by_cluster, one.taken) << one.name;
 }
 
 // The command line validates objects without a server.
-TEST_P(Validation, TheKindItselfFindsWhatTheServerFinds) {
+TEST_P(Validation, KindValidationAcceptsTheCasesOfTheTable) {
   for (const Case& one : table_.cases) {
     Json object = table_.object_of({&one});
     if (!one.status) object.erase("status");
@@ -301,7 +301,7 @@ void all_rules(const api::Schema& schema, std::vector<const api::Rule*>& out) {
   if (schema.items) all_rules(*schema.items, out);
 }
 
-TEST_P(Validation, EveryRuleSaysTheSameInCelAndNativelyAndTheCasesBreakIt) {
+TEST_P(Validation, CelAndNativeRulesAgreeAndEveryRuleHasACase) {
   std::vector<const api::Rule*> rules;
   all_rules(*table_.kind->schema, rules);
   if (rules.empty()) return;
@@ -369,7 +369,7 @@ std::string shape(const api::Schema& root, std::string_view path) {
   return out;
 }
 
-TEST_P(Validation, EveryConstraintOfTheSchemaHasACaseThatBreaksIt) {
+TEST_P(Validation, EveryConstraintOfTheSchemaHasABreakingCase) {
   std::set<std::string> broken;
   for (const Case& one : table_.cases) {
     const std::size_t colon = one.name.find(": ");
@@ -418,7 +418,7 @@ TEST_P(Validation, EveryConstraintOfTheSchemaHasACaseThatBreaksIt) {
   }
 }
 
-TEST(Tables, AreThoseOfTheKinds) {
+TEST(Tables, EveryKindHasATable) {
   std::set<std::string> wanted{"wordings.json"}, found;
   for (const api::Kind* kind : api::kinds())
     wanted.insert(kind->resource.group + "_" + kind->resource.plural + ".json");
@@ -428,7 +428,7 @@ TEST(Tables, AreThoseOfTheKinds) {
   EXPECT_EQ(found, wanted);
 }
 
-TEST(Cel, SaysWhatAClusterWouldSay) {
+TEST(Cel, ExpressionsEvaluateAsInACluster) {
   const Json self =
       codec::parse_json(R"({"a": "x", "n": 2, "l": [{"k": "1"}, {"k": "2"}, {}], "e": []})")
           .value();

@@ -22,7 +22,7 @@ std::string envelope(std::string_view api_version, std::string_view kind, std::s
   return std::string("k8s\0", 4) + field(1, field(1, api_version) + field(2, kind)) + field(2, raw);
 }
 
-TEST(ProtobufBody, BecomesTheJsonFormOfTheObject) {
+TEST(ProtobufBody, ProtobufBodyBecomesJsonObject) {
   const std::string metadata = field(1, "a") + field(2, "") + number(7, 0) + field(8, "") +
                                field(11, field(1, "app") + field(2, "x"));
   const std::string raw = field(1, metadata) + field(2, field(1, "k") + field(2, "v")) +
@@ -37,7 +37,7 @@ TEST(ProtobufBody, BecomesTheJsonFormOfTheObject) {
           .value());
 }
 
-TEST(ProtobufBody, OfAMapsEntriesTheLastOneCounts) {
+TEST(ProtobufBody, LastEntryOfAMapKeyWins) {
   const auto entry = [](std::string_view key, std::string_view value) {
     return field(12, field(1, key) + field(2, value));
   };
@@ -104,7 +104,7 @@ TEST(ProtobufBody, UnknownFieldsAreRefusedAndNeverDropped) {
   EXPECT_THAT(object.error().message(), ::testing::HasSubstr("field 9 of ConfigMap"));
 }
 
-TEST(ProtobufBody, TextIsUtf8) {
+TEST(ProtobufBody, InvalidUtf8IsRefused) {
   const auto meta = [](std::string_view bytes) { return field(1, bytes); };
   const auto entry = [](std::string_view key, std::string_view value) {
     return field(11, field(1, key) + field(2, value));
@@ -129,7 +129,7 @@ TEST(ProtobufBody, TextIsUtf8) {
                   .ok());
 }
 
-TEST(ProtobufBody, BrokenBytesAreRefused) {
+TEST(ProtobufBody, TruncatedBytesAreRefused) {
   const std::string whole = envelope("v1", "ConfigMap", field(1, field(1, "abc")));
   EXPECT_TRUE(parse_kubernetes_protobuf(whole).ok());
   for (std::size_t size = 0; size < whole.size(); ++size) {

@@ -12,7 +12,7 @@
 namespace varda::apiserver {
 namespace {
 
-TEST(StrategicMerge, FollowsItsCases) {
+TEST(StrategicMerge, PatchResultsMatchCaseFile) {
   std::ifstream file(VARDA_TESTDATA "/strategic/cases.yaml");
   std::stringstream text;
   text << file.rdbuf();
@@ -37,7 +37,7 @@ TEST(StrategicMerge, FollowsItsCases) {
   }
 }
 
-TEST(RequestPath, IsTakenApartLikeKubernetesDoes) {
+TEST(RequestPath, PathIsParsedLikeKubernetes) {
   struct Case {
     const char* path;
     RequestInfo::Area area;

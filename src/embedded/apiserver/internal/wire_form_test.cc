@@ -69,7 +69,7 @@ const std::vector<std::string>& config_maps() {
   return all;
 }
 
-TEST(WireForm, IsWhatDecodingGives) {
+TEST(WireForm, WireFormEqualsDecodedObject) {
   const KindPtr kind = built_in("ConfigMap");
   for (const std::string& text : config_maps()) {
     expect_as_decoded(*kind, entry(text));                     // as written by another version
@@ -77,7 +77,7 @@ TEST(WireForm, IsWhatDecodingGives) {
   }
 }
 
-TEST(WireForm, BytesStoredByThisVersionGoOutAsTheyLie) {
+TEST(WireForm, StoredBytesAreSentWithResourceVersionAdded) {
   const KindPtr kind = built_in("ConfigMap");
   const store::Entry stored = entry(stored_form(json(config_maps()[0])), 41);
   (void)wire(*kind, stored);
@@ -87,7 +87,7 @@ TEST(WireForm, BytesStoredByThisVersionGoOutAsTheyLie) {
       R"({"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"1","resourceVersion":"41"},"data":{"k":"v"}})");
 }
 
-TEST(WireForm, StoredFormHasNoVersionAndBeginsWithWhatAListLeavesOut) {
+TEST(WireForm, StoredFormOmitsResourceVersionAndStartsWithKind) {
   EXPECT_EQ(
       stored_form(json(
           R"({"data":{},"metadata":{"resourceVersion":"9","name":"a"},"apiVersion":"v1","kind":"ConfigMap"})")),
@@ -106,7 +106,7 @@ TEST(WireForm, ItemsOfBuiltInKindsDoNotRepeatKindAndVersion) {
   }
 }
 
-TEST(WireForm, ItemsOfCustomKindsAreWhole) {
+TEST(WireForm, ItemsOfCustomKindsAreCompleteObjects) {
   const KindPtr kind = custom(kLamp);
   const store::Entry stored = entry(
       R"({"kind":"Lamp","apiVersion":"example.com/v1","metadata":{"name":"a"},"spec":{"watts":3}})");
@@ -115,7 +115,7 @@ TEST(WireForm, ItemsOfCustomKindsAreWhole) {
   }
 }
 
-TEST(WireForm, WhatOneSchemaFoundDoesNotHoldForTheNext) {
+TEST(WireForm, CachedFormIsNotReusedForAnotherSchema) {
   const KindPtr before = custom(kLamp), after = custom(kDefaultedLamp);
   const store::Entry stored = entry(
       R"({"kind":"Lamp","apiVersion":"example.com/v1","metadata":{"name":"a"},"spec":{"watts":3}})");

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
+#include "apiserver/internal/openapi.h"
+#include "apiserver/kinds/cause.h"
 #include "apiserver/kinds/core.h"
 #include "apiserver/kinds/crd.h"
 #include "apiserver/kinds/types.h"
-#include "apiserver/kinds/cause.h"
-#include "apiserver/internal/openapi.h"
 #include "base/testing/golden.h"
 #include "meta/object.h"
 
@@ -77,7 +77,7 @@ Json outcome(const Json& test) {
   return result;
 }
 
-TEST(CoreKinds, DoWhatTheFilesSay) {
+TEST(CoreKinds, OutcomesMatchGoldenFiles) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry :
        std::filesystem::directory_iterator(std::filesystem::path(VARDA_TESTDATA) / "kinds"))
@@ -102,7 +102,7 @@ TEST(CoreKinds, DoWhatTheFilesSay) {
 }
 
 // The result of a write is a fixed point: sending it again changes nothing.
-TEST(CoreKinds, WritingWhatWasReadChangesNothing) {
+TEST(CoreKinds, RewritingStoredObjectChangesNothing) {
   for (const auto& entry :
        std::filesystem::directory_iterator(std::filesystem::path(VARDA_TESTDATA) / "kinds")) {
     std::stringstream text;
@@ -145,7 +145,7 @@ TEST(CustomKinds, VersionsHaveKubernetesOrderOfPreference) {
   EXPECT_EQ(names, wanted);
 }
 
-TEST(CustomKinds, NativeRulesJudgeWholeObjectsAfterTheSchema) {
+TEST(CustomKinds, NativeRulesApplyToObjectsButNotStatusUpdates) {
   const Json crd = crd_of(
       R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
     "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
@@ -169,7 +169,7 @@ TEST(CustomKinds, NativeRulesJudgeWholeObjectsAfterTheSchema) {
   EXPECT_TRUE(kind.validate_update(two, one, Part::kStatus).empty());
 }
 
-TEST(CustomKinds, WriteOfTheStatusWithoutOneTakesItAway) {
+TEST(CustomKinds, StatusWriteWithoutStatusRemovesIt) {
   const Json crd =
       crd_of(R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Cluster",
     "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
@@ -182,7 +182,7 @@ TEST(CustomKinds, WriteOfTheStatusWithoutOneTakesItAway) {
                         R"({"metadata": {"name": "a", "generation": 3}, "spec": {"a": 1}})"));
 }
 
-TEST(CustomKinds, VersionsAreOfferedNewestFirstAndStoredInOne) {
+TEST(CustomKinds, VersionsAreServedNewestFirstAndStoredInOne) {
   const Json crd =
       crd_of(R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Cluster",
     "names": {"plural": "things", "kind": "Thing"}, "versions": [

@@ -97,7 +97,7 @@ bool nothing(const DaemonSetHistory& history) {
   return history.adopt.empty() && !history.create && !history.renumber && history.remove.empty();
 }
 
-TEST(DaemonSetHistory, EachTemplateIsARevisionAndGoingBackRenumbersIt) {
+TEST(DaemonSetHistory, EachTemplateHasRevisionAndRollbackRenumbersIt) {
   Played daemon;
   daemon.step();
   EXPECT_EQ(daemon.images(), (Images{{1, "one"}}));
@@ -114,7 +114,7 @@ TEST(DaemonSetHistory, EachTemplateIsARevisionAndGoingBackRenumbersIt) {
   EXPECT_EQ(daemon.images(), (Images{{2, "two"}, {3, "one"}, {4, "three"}}));
 }
 
-TEST(DaemonSetHistory, ARevisionIsThePatchThatBringsItBackUnderTheHashOfItsPods) {
+TEST(DaemonSetHistory, RevisionHoldsTemplatePatchAndPodHash) {
   Played daemon;
   daemon.annotate("kubernetes.io/change-cause", "first");
   daemon.step();
@@ -131,7 +131,7 @@ TEST(DaemonSetHistory, ARevisionIsThePatchThatBringsItBackUnderTheHashOfItsPods)
                                "spec: {containers: [{name: c, image: one}]}}}}"));
 }
 
-TEST(DaemonSetHistory, BeyondTheLimitTheOldestGoExceptThoseThatPodsRun) {
+TEST(DaemonSetHistory, OldestUnusedRevisionsBeyondLimitAreDeleted) {
   Played daemon("revisionHistoryLimit: 2, ");
   daemon.step();
   const PodPtr first = daemon.pod();
@@ -164,7 +164,7 @@ TEST(DaemonSetHistory, BeyondTheLimitTheOldestGoExceptThoseThatPodsRun) {
   EXPECT_EQ(many.images().begin()->first, 5);
 }
 
-TEST(DaemonSetHistory, TakesWhatNobodyHasAndLeavesWhatOthersHave) {
+TEST(DaemonSetHistory, OrphanedRevisionsAreAdoptedAndForeignOnesIgnored) {
   Played daemon;
   daemon.step();
   daemon.change_image("two");

@@ -100,7 +100,7 @@ class Daemon {
 
 using Images = std::map<std::string, std::string>;
 
-TEST(DaemonSetPlan, OnePodOnEveryNodeThatTakesIt) {
+TEST(DaemonSetPlan, EveryEligibleNodeGetsOnePod) {
   Daemon daemon;
   daemon.add_node("a");
   daemon.add_node("b");
@@ -119,7 +119,7 @@ TEST(DaemonSetPlan, OnePodOnEveryNodeThatTakesIt) {
   EXPECT_TRUE(idle.changes.create.empty() && idle.changes.remove.empty());
 }
 
-TEST(DaemonSetPlan, FollowsNodesThatComeGoAndLoseTheirContact) {
+TEST(DaemonSetPlan, PodsFollowAddedLostAndRemovedNodes) {
   Daemon daemon;
   daemon.add_node("a");
   daemon.settle();
@@ -142,7 +142,7 @@ TEST(DaemonSetPlan, FollowsNodesThatComeGoAndLoseTheirContact) {
   EXPECT_EQ(daemon.pods().size(), 1u);
 }
 
-TEST(DaemonSetPlan, SelectorsAreKeptBesideTheNodeItself) {
+TEST(DaemonSetPlan, NodeAffinityLimitsTheNodes) {
   Daemon daemon;
   daemon.pod_spec().set(
       "affinity",
@@ -155,7 +155,7 @@ TEST(DaemonSetPlan, SelectorsAreKeptBesideTheNodeItself) {
   EXPECT_EQ(daemon.images(), (Images{{"b", "one"}, {"c", "one"}}));
 }
 
-TEST(DaemonSetPlan, RollingUpdateTakesOneNodeAfterTheOther) {
+TEST(DaemonSetPlan, RollingUpdateReplacesOneNodeAtATime) {
   Daemon daemon;
   for (const char* name : {"a", "b", "c"}) daemon.add_node(name);
   daemon.settle();
@@ -187,7 +187,7 @@ TEST(DaemonSetPlan, ABrokenTemplateStopsAtTheFirstNode) {
   EXPECT_EQ(daemon.status("numberUnavailable"), 1);
 }
 
-TEST(DaemonSetPlan, WithASurgeNoNodeIsEverWithoutAPod) {
+TEST(DaemonSetPlan, SurgeKeepsARunningPodOnEveryNode) {
   Daemon daemon("{type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}");
   for (const char* name : {"a", "b", "c"}) daemon.add_node(name);
   daemon.settle();
@@ -206,7 +206,7 @@ TEST(DaemonSetPlan, WithASurgeNoNodeIsEverWithoutAPod) {
   EXPECT_EQ(daemon.images(), (Images{{"a", "two"}, {"b", "two"}, {"c", "two"}}));
 }
 
-TEST(DaemonSetPlan, OnDeleteWaitsForSomebodyToDelete) {
+TEST(DaemonSetPlan, OnDeleteReplacesPodsOnlyAfterDeletion) {
   Daemon daemon("{type: OnDelete}");
   daemon.add_node("a");
   daemon.add_node("b");
@@ -222,7 +222,7 @@ TEST(DaemonSetPlan, OnDeleteWaitsForSomebodyToDelete) {
   EXPECT_EQ(daemon.images(), (Images{{"a", "two"}, {"b", "one"}}));
 }
 
-TEST(DaemonSetPlan, FailedPodsAreReplacedOnceTheyAreOldEnough) {
+TEST(DaemonSetPlan, FailedPodIsReplacedAfterTenSeconds) {
   Daemon daemon;
   daemon.add_node("a");
   daemon.settle();

@@ -264,7 +264,7 @@ class Rollout {
   bool linger_ = false;
 };
 
-TEST(DeploymentPlan, MakesItsPodsThroughAReplicaSetAndThenRests) {
+TEST(DeploymentPlan, DeploymentCreatesPodsThroughReplicaSet) {
   Rollout rollout;
   const DeploymentPlan first = rollout.step();
   ASSERT_TRUE(first.create);
@@ -287,7 +287,7 @@ TEST(DeploymentPlan, MakesItsPodsThroughAReplicaSetAndThenRests) {
   rollout.expect_rest();
 }
 
-TEST(DeploymentPlan, ReplicaSetCarriesTheTemplateItsHashAndWhatKubectlReads) {
+TEST(DeploymentPlan, ReplicaSetHasTemplateHashAndKubectlAnnotations) {
   Rollout rollout;
   rollout.annotate("kubernetes.io/change-cause", "first");
   rollout.annotate("kubectl.kubernetes.io/last-applied-configuration", "{}");
@@ -352,7 +352,7 @@ TEST(DeploymentPlan, RollingUpdateKeepsItsBoundsAtEveryStep) {
   }
 }
 
-TEST(DeploymentPlan, PercentagesRoundTheSurgeUpAndTheRestDown) {
+TEST(DeploymentPlan, PercentagesRoundSurgeUpAndUnavailableDown) {
   Rollout rollout;
   rollout.spec()["strategy"]["rollingUpdate"] =
       Json::object({{"maxSurge", "25%"}, {"maxUnavailable", "25%"}});
@@ -365,7 +365,7 @@ TEST(DeploymentPlan, PercentagesRoundTheSurgeUpAndTheRestDown) {
   EXPECT_EQ(ten.unavailable, 2);
 }
 
-TEST(DeploymentPlan, VersionThatNeverGetsReadyLeavesTheOldOneServing) {
+TEST(DeploymentPlan, VersionThatNeverBecomesReadyKeepsOldVersionServing) {
   Rollout rollout;
   rollout.run();
   rollout.change_image("broken");
@@ -390,7 +390,7 @@ TEST(DeploymentPlan, VersionThatNeverGetsReadyLeavesTheOldOneServing) {
   EXPECT_EQ(rollout.reason("Progressing"), "True NewReplicaSetAvailable");
 }
 
-TEST(DeploymentPlan, GoingBackTakesTheOldReplicaSetAndANewRevision) {
+TEST(DeploymentPlan, RollbackReusesReplicaSetWithNewRevision) {
   Rollout rollout;
   rollout.run();
   rollout.change_image("two");
@@ -410,7 +410,7 @@ TEST(DeploymentPlan, GoingBackTakesTheOldReplicaSetAndANewRevision) {
   EXPECT_EQ(rollout.replicas_of("two"), 0);
 }
 
-TEST(DeploymentPlan, HistoryIsAsLongAsItsLimit) {
+TEST(DeploymentPlan, OldReplicaSetsBeyondLimitAreDeleted) {
   Rollout rollout;
   rollout.spec().set("revisionHistoryLimit", 2);
   for (const char* image : {"one", "two", "three", "four", "five"}) {
@@ -425,7 +425,7 @@ TEST(DeploymentPlan, HistoryIsAsLongAsItsLimit) {
   EXPECT_EQ(rollout.sets().size(), 1u);
 }
 
-TEST(DeploymentPlan, RecreateNeverRunsTwoVersionsAtOnceNotEvenWhileOneEnds) {
+TEST(DeploymentPlan, RecreateNeverRunsTwoVersionsAtOnce) {
   Rollout rollout;
   rollout.spec().set("strategy", Json::object({{"type", "Recreate"}}));
   rollout.run();
@@ -441,7 +441,7 @@ TEST(DeploymentPlan, RecreateNeverRunsTwoVersionsAtOnceNotEvenWhileOneEnds) {
   EXPECT_EQ(rollout.reason("Progressing"), "True NewReplicaSetAvailable");
 }
 
-TEST(DeploymentPlan, PausedScalesButDoesNotRollAndGoesOnWhenResumed) {
+TEST(DeploymentPlan, PausedDeploymentScalesButRollsOnlyWhenResumed) {
   Rollout rollout;
   rollout.run();
   rollout.pause(true);
@@ -461,7 +461,7 @@ TEST(DeploymentPlan, PausedScalesButDoesNotRollAndGoesOnWhenResumed) {
   EXPECT_EQ(rollout.of_image("one"), 0u);
 }
 
-TEST(DeploymentPlan, ScalingInTheMiddleOfARollOutIsShared) {
+TEST(DeploymentPlan, ScalingDuringRolloutIsProportional) {
   Rollout rollout;
   rollout.spec().set("replicas", 10);
   rollout.spec()["strategy"]["rollingUpdate"] =
@@ -489,7 +489,7 @@ TEST(DeploymentPlan, ScalingInTheMiddleOfARollOutIsShared) {
   EXPECT_EQ(rollout.reason("Available"), "True MinimumReplicasAvailable");
 }
 
-TEST(DeploymentPlan, ScalingDownTakesPodsThatAreNotReadyFirst) {
+TEST(DeploymentPlan, ScaleDownRemovesUnreadyPodsFirst) {
   Rollout rollout;
   rollout.run();
   const std::string victim = rollout.names()[1];
@@ -524,7 +524,7 @@ TEST(DeploymentPlan, ReplicaSetScaledByHandIsScaledBack) {
   }
 }
 
-TEST(DeploymentPlan, LostPodsAreReplacedAndThatIsNoRollOut) {
+TEST(DeploymentPlan, LostPodIsReplacedWithoutRollout) {
   Rollout rollout;
   rollout.run();
   rollout.drop(rollout.names()[0]);
@@ -553,7 +553,7 @@ TEST(DeploymentPlan, MinReadySecondsReachTheReplicaSetAndDelayAvailability) {
   EXPECT_EQ(rollout.of_image("one"), 0u);
 }
 
-TEST(DeploymentPlan, PodsOfBeforeThereWereReplicaSetsAreTakenOver) {
+TEST(DeploymentPlan, PodsWithoutReplicaSetAreAdopted) {
   Rollout rollout;
   for (int i = 0; i < 3; ++i) rollout.add_legacy_pod("one");
   rollout.all_ready();
@@ -568,7 +568,7 @@ TEST(DeploymentPlan, PodsOfBeforeThereWereReplicaSetsAreTakenOver) {
   rollout.expect_rest();
 }
 
-TEST(DeploymentPlan, PodsOfAnOlderTemplateOfBeforeThereWereReplicaSetsAreRolledOut) {
+TEST(DeploymentPlan, OldPodsWithoutReplicaSetAreRolledOut) {
   Rollout rollout;
   for (const char* image : {"zero", "zero", "one"}) rollout.add_legacy_pod(image);
   rollout.all_ready();
@@ -582,7 +582,7 @@ TEST(DeploymentPlan, PodsOfAnOlderTemplateOfBeforeThereWereReplicaSetsAreRolledO
   rollout.expect_rest();
 }
 
-TEST(DeploymentPlan, SelectorThatDoesNotMatchTheTemplateMakesNothing) {
+TEST(DeploymentPlan, MismatchedSelectorCreatesNothing) {
   Rollout rollout;
   rollout.spec()["selector"] = Json::object({{"matchLabels", Json::object({{"app", "other"}})}});
   const DeploymentPlan plan = rollout.plan();
@@ -590,7 +590,7 @@ TEST(DeploymentPlan, SelectorThatDoesNotMatchTheTemplateMakesNothing) {
   EXPECT_NE(plan.problem, "");
 }
 
-TEST(ReplicaSetPlan, FailedPodsAreReplacedOnceTheyAreOldEnough) {
+TEST(ReplicaSetPlan, FailedPodIsReplacedAfterTenSeconds) {
   Rollout rollout;
   rollout.run();
   const std::string victim = rollout.names()[0];
@@ -607,7 +607,7 @@ TEST(ReplicaSetPlan, FailedPodsAreReplacedOnceTheyAreOldEnough) {
   EXPECT_EQ(late.changes.create.size(), 1u);
 }
 
-TEST(ReplicaSetPlan, AvailabilityComesWhenItsTimeHasPassed) {
+TEST(ReplicaSetPlan, PodIsAvailableAfterMinReadySeconds) {
   Rollout rollout;
   rollout.spec().set("minReadySeconds", 30);
   rollout.step();
@@ -622,7 +622,7 @@ TEST(ReplicaSetPlan, AvailabilityComesWhenItsTimeHasPassed) {
   EXPECT_EQ(rollout.step_set(set).status["availableReplicas"].as_integer(), 3);
 }
 
-TEST(ReplicaSetPlan, OrphansThatMatchAreAdoptedAndPodsThatDoNotMatchAreLetGo) {
+TEST(ReplicaSetPlan, MatchingOrphansAreAdoptedAndMismatchedPodsReleased) {
   Rollout rollout;
   rollout.run();
   Json& set = rollout.sets().begin()->second;

@@ -129,7 +129,7 @@ class JobRun {
   int next_ = 0;
 };
 
-TEST(JobPlan, RunsAsManyAtATimeAsAskedUntilEnoughHaveSucceeded) {
+TEST(JobPlan, JobRunsParallelPodsUntilCompletions) {
   JobRun run("completions: 5, parallelism: 2");
   int rounds = 0;
   for (; run.reason("Complete").empty() && rounds < 20; ++rounds) {
@@ -147,7 +147,7 @@ TEST(JobPlan, RunsAsManyAtATimeAsAskedUntilEnoughHaveSucceeded) {
   run.expect_rest();
 }
 
-TEST(JobPlan, EveryPodCountsOnceWhereverTheControllerIsCutOffAndWhoeverDeletesIt) {
+TEST(JobPlan, EveryPodCountsOnceDespiteInterruptionAndDeletion) {
   for (int cut = 0; cut < 8; ++cut) {
     SCOPED_TRACE(cut);
     JobRun run("completions: 3, parallelism: 3, backoffLimit: 5");
@@ -170,7 +170,7 @@ TEST(JobPlan, EveryPodCountsOnceWhereverTheControllerIsCutOffAndWhoeverDeletesIt
   }
 }
 
-TEST(JobPlan, FailuresArePutOffLongerAndLongerAndThenEnough) {
+TEST(JobPlan, FailuresBackOffUntilTheLimitFailsTheJob) {
   JobRun run("backoffLimit: 2");
   for (const auto wait : {10s, 20s}) {
     run.settle();
@@ -191,7 +191,7 @@ TEST(JobPlan, FailuresArePutOffLongerAndLongerAndThenEnough) {
   run.expect_rest();
 }
 
-TEST(JobPlan, RestartsOfContainersCountWherePodsAreNotReplaced) {
+TEST(JobPlan, ContainerRestartsCountTowardsBackoffLimit) {
   JobRun run("backoffLimit: 2");
   run.spec()["template"]["spec"].set("restartPolicy", "OnFailure");
   run.settle();
@@ -203,7 +203,7 @@ TEST(JobPlan, RestartsOfContainersCountWherePodsAreNotReplaced) {
   EXPECT_EQ(run.reason("Failed"), "True BackoffLimitExceeded");
 }
 
-TEST(JobPlan, DeadlineEndsWhatRuns) {
+TEST(JobPlan, DeadlineEndsRunningPods) {
   JobRun run("activeDeadlineSeconds: 30");
   run.settle();
   EXPECT_EQ(run.plan().again, Duration(30s));
@@ -215,7 +215,7 @@ TEST(JobPlan, DeadlineEndsWhatRuns) {
   run.expect_rest();
 }
 
-TEST(JobPlan, SuspendedHasNoPodsAndWhatWasTakenIsNoFailure) {
+TEST(JobPlan, SuspendedJobHasNoPodsAndNoFailures) {
   JobRun run("parallelism: 2, completions: 2, activeDeadlineSeconds: 30");
   run.settle();
   run.spec().set("suspend", true);
@@ -233,7 +233,7 @@ TEST(JobPlan, SuspendedHasNoPodsAndWhatWasTakenIsNoFailure) {
   EXPECT_EQ(run.reason("Failed"), "");
 }
 
-TEST(JobPlan, EveryIndexRunsOnceUntilItHasSucceeded) {
+TEST(JobPlan, EveryIndexRunsUntilItSucceeds) {
   JobRun run("completions: 4, parallelism: 2, completionMode: Indexed");
   run.settle();
   auto names = run.running();
@@ -263,7 +263,7 @@ TEST(JobPlan, EveryIndexRunsOnceUntilItHasSucceeded) {
   EXPECT_EQ(run.reason("Complete"), "True CompletionsReached");
 }
 
-TEST(JobPlan, WithoutCompletionsOneSuccessLetsTheOthersFinish) {
+TEST(JobPlan, OneSuccessWithoutCompletionsLetsOthersFinish) {
   JobRun run("parallelism: 3");
   run.settle();
   run.end(run.running()[0], "Succeeded");
@@ -276,7 +276,7 @@ TEST(JobPlan, WithoutCompletionsOneSuccessLetsTheOthersFinish) {
   EXPECT_EQ(run.status("succeeded"), 3);
 }
 
-TEST(JobPlan, LessParallelismWithdrawsPodsAndThatIsNoFailure) {
+TEST(JobPlan, LowerParallelismRemovesPodsWithoutFailure) {
   JobRun run("parallelism: 4, completions: 8");
   run.settle();
   run.spec().set("parallelism", 1);
@@ -285,7 +285,7 @@ TEST(JobPlan, LessParallelismWithdrawsPodsAndThatIsNoFailure) {
   EXPECT_EQ(run.status("failed"), 0);
 }
 
-TEST(JobPlan, EndedJobGoesWhenItsTimeIsOver) {
+TEST(JobPlan, FinishedJobExpiresAfterItsTtl) {
   JobRun run("completions: 1, ttlSecondsAfterFinished: 60");
   run.settle();
   run.end_all("Succeeded");
@@ -296,7 +296,7 @@ TEST(JobPlan, EndedJobGoesWhenItsTimeIsOver) {
   EXPECT_TRUE(run.plan().expired);
 }
 
-TEST(JobPlan, WhatIsNotSupportedFailsAndSaysSo) {
+TEST(JobPlan, UnsupportedFieldFailsTheJob) {
   for (const char* field :
        {"podFailurePolicy: {rules: []}", "successPolicy: {rules: []}", "backoffLimitPerIndex: 1"}) {
     JobRun run(field);
@@ -306,7 +306,7 @@ TEST(JobPlan, WhatIsNotSupportedFailsAndSaysSo) {
   }
 }
 
-TEST(JobIndexes, TextAndSetsAreTheSame) {
+TEST(JobIndexes, IndexTextSurvivesRoundTrip) {
   for (const char* text : {"", "0", "0,1", "0-2", "1,3-5,7,8,10-12"})
     EXPECT_EQ(write_indexes(parse_indexes(text)), text);
   EXPECT_EQ(parse_indexes("2-4,9"), (std::set<std::int64_t>{2, 3, 4, 9}));

@@ -36,7 +36,7 @@ std::shared_ptr<const api::Pod> pod(const std::string& spec) {
       "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {" + spec + "}}");
 }
 
-TEST(SchedulerPlan, CasesOfConstraints) {
+TEST(SchedulerPlan, ConstraintsSelectTheNode) {
   const std::vector<std::shared_ptr<const api::Node>> nodes = {
       node("cloud"), node("edge0", "taints: [{key: edge, value: far, effect: NoSchedule}]"),
       node("lost", "", "Unknown"), node("closed", "unschedulable: true")};
@@ -118,7 +118,7 @@ constexpr const char* kService =
     "NodePort, selector: {app: web}, "
     "ports: [{name: http, port: 80, targetPort: http, nodePort: 30080}]}}";
 
-TEST(ServicePlan, ReadyPodsAreBackendsAndOthersAreListed) {
+TEST(ServicePlan, OnlyReadyPodsAreBackends) {
   const auto service = object<api::Service>(kService);
   const ServicePlan plan = plan_service(
       *service, {backend("a", "127.0.0.2", "True"), backend("b", "127.0.0.3", "False"),
@@ -138,7 +138,7 @@ TEST(ServicePlan, ReadyPodsAreBackendsAndOthersAreListed) {
   EXPECT_EQ(closed.at("subsets/0/notReadyAddresses").size(), 2u);
 }
 
-TEST(ServicePlan, ALoopbackAddressCountsOnThisMachineAlone) {
+TEST(ServicePlan, LoopbackAddressOfAnotherMachineIsNoBackend) {
   const auto service = object<api::Service>(kService);
   const ServicePlan plan =
       plan_service(*service, {backend("a", "127.64.0.2", "True", "", "192.0.2.10"),
@@ -150,7 +150,7 @@ TEST(ServicePlan, ALoopbackAddressCountsOnThisMachineAlone) {
   EXPECT_EQ(plan.endpoints.at("subsets/0/addresses").size(), 2u);
 }
 
-TEST(ServicePlan, EndpointSlicesSayTheSame) {
+TEST(ServicePlan, EndpointSliceShowsReadiness) {
   const auto service = object<api::Service>(kService);
   const ServicePlan plan = plan_service(
       *service, {backend("a", "127.0.0.2", "True"), backend("b", "127.0.0.3", "False")});
@@ -171,7 +171,7 @@ TEST(ServicePlan, EndpointSlicesSayTheSame) {
       << "and the slice is there all the same";
 }
 
-TEST(ServicePlan, WithoutASelectorTheEndpointsAreSomebodyElses) {
+TEST(ServicePlan, ServiceWithoutSelectorIsNotManaged) {
   EXPECT_FALSE(
       plan_service(
           *object<api::Service>(
@@ -190,7 +190,7 @@ TEST(ServicePlan, ClusterIpOpensNoPort) {
   EXPECT_EQ(plan.endpoints.at("subsets/0/ports/0/port").as_integer(), 9000);
 }
 
-TEST(Liveness, GraceDelaysTheLossButNotTheReturn) {
+TEST(Liveness, GraceDelaysDisconnectionButNotReconnection) {
   const SteadyTime now{100s};
   EXPECT_EQ(judge({.connected = true, .since = now}, now, 2s).state, Liveness::State::kConnected);
   const Liveness fresh = judge({.connected = false, .since = now - 500ms}, now, 2s);
@@ -200,7 +200,7 @@ TEST(Liveness, GraceDelaysTheLossButNotTheReturn) {
             Liveness::State::kDisconnected);
 }
 
-TEST(NodeSessions, OnlyNodesCount) {
+TEST(NodeSessions, SessionsOfOtherCallersAreIgnored) {
   NodeSessions sessions;
   std::vector<std::string> notified;
   sessions.on_change([&](const std::string& node) { notified.push_back(node); });
