@@ -14,24 +14,25 @@ namespace {
 using namespace varda;  // NOLINT: a program of one file
 using codec::Json;
 
-const agent::workers::Name kWho{"default", "eval"};
+const agent::workers::Name kWorker{"default", "eval"};
 
 Result<Json> read(char kind, std::string_view body) {
-  if (kind == 'r') return agent::workers::read_registration(kWho, body);
+  if (kind == 'r') return agent::workers::read_registration(kWorker, body);
   if (kind == 'p') return agent::workers::read_progress(body);
   if (kind == 'm') return agent::workers::read_metrics(body);
-  return agent::workers::read_result(kWho, body);
+  return agent::workers::read_result(kWorker, body);
 }
 
-Result<bool> take(agent::workers::State& state, char kind, const Json& said) {
-  if (kind == 'r') return state.set_registered(said, "now");
-  if (kind == 'p') return state.set_progress(said, "now");
-  if (kind == 'm') return state.set_metrics(said);
-  return state.set_result(std::string(1, kind), said, "now");
+Result<bool> take(agent::workers::State& state, char kind, const Json& message) {
+  if (kind == 'r') return state.set_registered(message, "now");
+  if (kind == 'p') return state.set_progress(message, "now");
+  if (kind == 'm') return state.set_metrics(message);
+  return state.set_result(std::string(1, kind), message, "now");
 }
 
-/// The state fits its limits and reads back equal.
-void check(const agent::workers::State& state, std::size_t room) {
+/// The state fits its limits and reads back equal once it is written.
+void check(agent::workers::State state, std::size_t room) {
+  (void)state.set_written(agent::workers::State(state));
   const Json report = state.report(room);
   CHECK(codec::write_json(report).size() <= std::max<std::size_t>(room, 256));
   const auto again = agent::workers::State::from_json(
@@ -52,22 +53,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const char kind = agent::workers::check_result_name(line.substr(0, 1)).empty() ? line[0] : 'x';
     const std::string body = line.substr(1);
     if (const auto record = codec::parse_json(body); record.ok()) {
-      if (auto kept = agent::workers::State::from_json(*record)) (void)kept->report(room);
+      if (auto restored = agent::workers::State::from_json(*record)) (void)restored->report(room);
     }
-    const auto said = read(kind, body);
-    if (!said.ok()) {
-      CHECK(codec::is_utf8(said.error().message()) || !codec::is_utf8(body));
+    const auto message = read(kind, body);
+    if (!message.ok()) {
+      CHECK(codec::is_utf8(message.error().message()) || !codec::is_utf8(body));
       continue;
     }
     // Members without information may be left out; the result reads back equal.
-    if (kind != 'm') CHECK(read(kind, codec::write_json(*said)).value() == *said);
+    if (kind != 'm') CHECK(read(kind, codec::write_json(*message)).value() == *message);
     const Json before = state.to_json();
-    const auto news = take(state, kind, *said);
-    if (!news.ok()) {
+    const auto updated = take(state, kind, *message);
+    if (!updated.ok()) {
       CHECK(state.to_json() == before);
       continue;
     }
-    CHECK(!take(state, kind, *said).value());
+    CHECK(!take(state, kind, *message).value());
     const auto number = state.sequence();
     CHECK(state.pass_on(state.report(room)) == (state.sequence() != number));
     CHECK(!state.pass_on(state.report(room)));
