@@ -116,7 +116,7 @@ class ConfigFile {
 
 /// Parses a command line without the program's name, and the file of --config if the chosen command
 /// has this flag. Throws what CLI::App::parse() throws.
-inline void parse_with_config(CLI::App& parser, const std::vector<std::string>& words) {
+inline void parse_with_config(CLI::App& parser, const std::vector<std::string>& arguments) {
   // The first pass finds the command, the file and the flags on the command line. Required flags
   // may be in the file.
   const auto parse = [&parser](std::vector<std::string> all) {
@@ -138,7 +138,7 @@ inline void parse_with_config(CLI::App& parser, const std::vector<std::string>& 
   std::string title;
   std::string path;
   try {
-    parse(words);
+    parse(arguments);
     path = config_of_chosen(command, title);
     if (path.empty()) return;
   } catch (const CLI::Success&) {  // --help, --version
@@ -149,7 +149,7 @@ inline void parse_with_config(CLI::App& parser, const std::vector<std::string>& 
   }
   ConfigFile file = ConfigFile::read(path);
   const std::vector<std::string> more = file.arguments(*command, title);
-  std::vector<std::string> all = words;
+  std::vector<std::string> all = arguments;
   // At the end: a flag with many values would take arguments behind it as values.
   all.insert(std::find(all.begin(), all.end(), "--"), more.begin(), more.end());
   try {

@@ -50,10 +50,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        asked = self.headers.get('Range')
-        at = int(asked.removeprefix('bytes=').split('-')[0]) if asked else 0
-        self.send_response(206 if asked else 200)
-        if asked:
+        requested = self.headers.get('Range')
+        at = int(requested.removeprefix('bytes=').split('-')[0]) if requested else 0
+        self.send_response(206 if requested else 200)
+        if requested:
             self.send_header('Content-Range', 'bytes %d-%d/%d' % (at, TOTAL - 1, TOTAL))
         self.send_header('ETag', '"stream"')
         self.send_header('Content-Length', str(TOTAL - at))

@@ -62,15 +62,15 @@ def main():
         piece, records = block()
         path = work / 'big.csv'
         copies = write(path, piece, 1 << 30)
-        ours, reference = [], []
+        measured, reference = [], []
         for _ in range(ROUNDS):
             reference.append(run('wc', '-l', path)[0])
             seconds, samples = count(path)
             if samples != copies * records:
                 sys.exit('counted %d records, there are %d' % (samples, copies * records))
-            ours.append(seconds)
+            measured.append(seconds)
         memory = int(subprocess.check_output([sys.executable, '-S', '-c', PEAK, *counting(path)])) / 1024
-        a, b = statistics.median(ours), statistics.median(reference)
+        a, b = statistics.median(measured), statistics.median(reference)
         print('| what | ours | reference | ratio | aim |\n|---|---|---|---|---|')
         print('| csv of 1 GiB, quoted line breaks: %d records, exact | %.2f s | %.2f s (`wc -l`, which counts lines) | %.1fx | ≤ 4x |' % (samples, a, b, a / b))
         print('| RSS meanwhile | %.1f MiB | | | |' % memory)

@@ -111,7 +111,7 @@ def main():
         for name, command, flag in (('a.tar.gz', ['gzip', '-c'], '-xz'), ('a.tar.zst', ['zstd', '-c', '-q'], '--zstd -x')):
             digest = archive(work / name, command, content)
             packed = os.path.getsize(work / name) / (FILES * FILE_BYTES)
-            theirs, ours, rss = [], [], []
+            reference_seconds, varda_seconds, rss = [], [], []
             for i in range(RUNS + 1):
                 for side in ('reference', 'varda'):
                     to = work / 'out'
@@ -125,18 +125,18 @@ def main():
                         (work / 'sum').write_text('')
                         seconds = run(['bash', '-c', script])[0]
                         if i:
-                            theirs.append(seconds)
+                            reference_seconds.append(seconds)
                     else:
                         seconds, peak = fetch(name, digest, to)
                         if i:
-                            ours.append(seconds)
+                            varda_seconds.append(seconds)
                             rss.append(peak)
                     if sum(f.stat().st_size for f in to.iterdir() if f.suffix in ('.onnx', '.bin')) != FILES * FILE_BYTES:
                         raise SystemExit('%s: not all of it is there' % side)
             (work / name).unlink()
-            ratio = statistics.median(ours) / statistics.median(theirs)
+            ratio = statistics.median(varda_seconds) / statistics.median(reference_seconds)
             print('| 1 GiB %s | %.0f %% | %.2f (%.2f–%.2f) | %.2f (%.2f–%.2f) | %.2f | %.1f |' % (
-                name[2:], 100 * packed, statistics.median(theirs), min(theirs), max(theirs), statistics.median(ours), min(ours), max(ours),
+                name[2:], 100 * packed, statistics.median(reference_seconds), min(reference_seconds), max(reference_seconds), statistics.median(varda_seconds), min(varda_seconds), max(varda_seconds),
                 ratio, (max(rss) - idle) / 1024), flush=True)
     finally:
         server.shutdown()

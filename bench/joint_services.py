@@ -70,7 +70,7 @@ class Node:
 
     def follow(self, api, path, selector, take):
         query = path + '?fieldSelector=' + selector
-        listed = api.ask('GET', query)
+        listed = api.request('GET', query)
         for item in listed['items']:
             take('ADDED', item)
         version = listed['metadata']['resourceVersion']
@@ -144,7 +144,7 @@ class ReadyWatch(threading.Thread):
 
     def __init__(self, api, path):
         super().__init__(daemon=True)
-        version = api.ask('GET', path + '?limit=1')['metadata']['resourceVersion']
+        version = api.request('GET', path + '?limit=1')['metadata']['resourceVersion']
         self.response = api.open('GET', '%s?watch=1&resourceVersion=%s&timeoutSeconds=3600' % (path, version))
         self.ready, self.reasons, self.changed = {}, {}, threading.Condition()
         self.start()
@@ -184,8 +184,8 @@ def main():
         machine.up()
         api = ob.api_of(machine)()
         m.wait_until('all nodes ready', lambda: machine.kubectl('get', 'nodes').count(' Ready') == len(names))
-        m.wait_until('all agents have reported', lambda: all(n.get('status', {}).get('modelRoot') for n in api.ask('GET', EDGE_NODES)['items']) and
-                     len(api.ask('GET', EDGE_NODES)['items']) == len(names))
+        m.wait_until('all agents have reported', lambda: all(n.get('status', {}).get('modelRoot') for n in api.request('GET', EDGE_NODES)['items']) and
+                     len(api.request('GET', EDGE_NODES)['items']) == len(names))
         players = []
         for number, name in enumerate(names):
             agents.append(json.loads((machine.dir / 'nodes' / name / 'agent.json').read_text())['pid'])
@@ -194,15 +194,15 @@ def main():
         empty = ob.Operator(machine, work, 0)
         operators.append(empty)
         empty.settle(2)
-        empty_kib, empty_objects = empty.rss_kib_at_rest(), sum(len(api.ask('GET', path)['items']) for path in KINDS.values())
+        empty_kib, empty_objects = empty.idle_rss_kib(), sum(len(api.request('GET', path)['items']) for path in KINDS.values())
         empty.end()
 
         for name, digest in (('little', 'a'), ('big', 'b')):
-            api.ask('POST', SEDNA + '/models', {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'Model', 'metadata': {'name': name},
+            api.request('POST', SEDNA + '/models', {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'Model', 'metadata': {'name': name},
                     'spec': {'url': 'https://files.example/%s.tar.gz' % name, 'sha256': digest * 64, 'format': 'onnx'}})
         watch = ReadyWatch(ob.api_of(machine)(), KINDS['JointInferenceService'])
         before, begin = ob.writes_so_far(api), time.monotonic()
-        ob.in_parallel(ob.api_of(machine), range(SERVICES), lambda one, i: one.ask('POST', KINDS['JointInferenceService'], service(i)))
+        ob.in_parallel(ob.api_of(machine), range(SERVICES), lambda one, i: one.request('POST', KINDS['JointInferenceService'], service(i)))
         created = time.monotonic() - begin
         watch.wait(SERVICES)
         settled = sorted(at - begin for at in watch.ready.values())
@@ -223,10 +223,10 @@ def main():
         second = ob.Operator(machine, work, 1)
         operators.append(second)
         again_seconds, _ = second.settle(3)
-        kept = {kind: len(api.ask('GET', path)['items']) for kind, path in KINDS.items()}
-        kib = second.rss_kib_at_rest()
+        counts = {kind: len(api.request('GET', path)['items']) for kind, path in KINDS.items()}
+        kib = second.idle_rss_kib()
         second.end()
-        total = kept['Pod']
+        total = counts['Pod']
     finally:
         for one in servers:
             one.kill()
@@ -237,7 +237,7 @@ def main():
                 one.process.wait()
         machine.close()
         shutil.rmtree(work, ignore_errors=True)
-    objects = sum(kept.values()) - empty_objects
+    objects = sum(counts.values()) - empty_objects
     rows = [('services, edge nodes', '', '%d, %d' % (SERVICES, NODES), ''),
             ('all of them created in', 's', '%.1f' % created, ''),
             ('all of them Ready after', 's', '%.1f' % settled[-1], '< 10'),
@@ -247,7 +247,7 @@ def main():
             ('writes while idle', '1/s', '%.1f' % (rest_writes / REST_SECONDS), '0'),
             ('an operator over all that, from its start until idle', 's', '%.1f' % again_seconds, ''),
             ('  RSS with nothing to do, and with them', 'MiB', '%.1f, %.1f' % (empty_kib / 1024, kib / 1024), ''),
-            ('  for each object (%s)' % ', '.join('%d %s' % (n, k) for k, n in sorted(kept.items())), 'KiB', '%.1f' % ((kib - empty_kib) / objects), '≤ 8')]
+            ('  for each object (%s)' % ', '.join('%d %s' % (n, k) for k, n in sorted(counts.items())), 'KiB', '%.1f' % ((kib - empty_kib) / objects), '≤ 8')]
     print('| what | unit | figure | aim |\n|---|---|---:|---|')
     for row in rows:
         print('| %s | %s | %s | %s |' % row)

@@ -51,7 +51,7 @@ class Api:
                 if fresh:
                     raise
 
-    def ask(self, method, path, body=None, kind='application/json'):
+    def request(self, method, path, body=None, kind='application/json'):
         response = self.open(method, path, body, kind)
         text = response.read()
         if response.status >= 300:
@@ -59,7 +59,7 @@ class Api:
         return json.loads(text)
 
     def patch(self, path, body):
-        return self.ask('PATCH', path, body, 'application/merge-patch+json')
+        return self.request('PATCH', path, body, 'application/merge-patch+json')
 
 
 def api_of(machine):
@@ -126,13 +126,13 @@ def add_node(api, n):
     managed = [{'manager': manager, 'operation': 'Update', 'apiVersion': 'v1', 'fieldsType': 'FieldsV1', 'time': '2026-01-01T00:00:00Z',
                 'fieldsV1': {'f:metadata': {'f:labels': {'f:' + key: {} for key in labels}}, 'f:status': {'f:conditions': {'k:' + str(k): {'f:lastHeartbeatTime': {}} for k in range(8)}}}}
                for manager in ('edgecore', 'kube-controller-manager')]
-    api.ask('POST', '/api/v1/nodes', {'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': name, 'labels': labels, 'managedFields': managed}})
+    api.request('POST', '/api/v1/nodes', {'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': name, 'labels': labels, 'managedFields': managed}})
     images = [{'names': ['registry.example/team/image-%d@sha256:%064x' % (k, k), 'registry.example/team/image-%d:1.%d' % (k, k)], 'sizeBytes': 10000000 + k} for k in range(30)]
     resources = {'cpu': '4', 'memory': '8123456Ki', 'pods': '110', 'ephemeral-storage': '30Gi'}
     api.patch('/api/v1/nodes/%s/status' % name, {'status': {'conditions': heartbeat(), 'images': images, 'capacity': resources, 'allocatable': resources,
               'addresses': [{'type': 'InternalIP', 'address': '10.1.%d.%d' % (n // 250, n % 250)}, {'type': 'Hostname', 'address': name}],
               'nodeInfo': {'kernelVersion': '6.1.0', 'osImage': 'Debian GNU/Linux 12', 'kubeletVersion': 'v1.30.0', 'architecture': 'arm64', 'operatingSystem': 'linux'}}})
-    api.ask('POST', KINDS['EdgeNode'], {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'EdgeNode', 'metadata': {'name': name}, 'spec': {}})
+    api.request('POST', KINDS['EdgeNode'], {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'EdgeNode', 'metadata': {'name': name}, 'spec': {}})
     reports = [{'key': 'default/model-%d' % i, 'exposed': '4', 'versions': [{'version': v, 'state': 'Ready', 'sha256': digest(i, v), 'bytes': 7340032} for v in '34']}
                for i in range(MODELS) if on_edge(i) and node_of(i) == name]
     api.patch('%s/%s/status' % (KINDS['EdgeNode'], name), {'status': {'agentVersion': '0.1.0', 'modelRoot': '/var/lib/varda/models', 'address': '10.1.0.1', 'models': reports}})
@@ -188,7 +188,7 @@ class Operator:
             if line.startswith('VmRSS'):
                 return int(line.split()[1])
 
-    def rss_kib_at_rest(self):
+    def idle_rss_kib(self):
         """RSS after the start's memory was returned, which happens every ten seconds."""
         time.sleep(GIVEN_BACK_SECONDS)
         return self.rss_kib()
@@ -218,23 +218,23 @@ class Watch(threading.Thread):
 
     def __init__(self, api, path):
         super().__init__(daemon=True)
-        version = api.ask('GET', path + '?limit=1')['metadata']['resourceVersion']
+        version = api.request('GET', path + '?limit=1')['metadata']['resourceVersion']
         self.response = api.open('GET', '%s?watch=1&resourceVersion=%s&timeoutSeconds=3600' % (path, version))
-        self.heard, self.lock = {}, threading.Condition()
+        self.received, self.lock = {}, threading.Condition()
         self.start()
 
     def run(self):
         for line in self.response:
             item = json.loads(line)['object']
             with self.lock:
-                self.heard[(item['metadata']['name'], item['metadata'].get('generation'))] = time.monotonic()
+                self.received[(item['metadata']['name'], item['metadata'].get('generation'))] = time.monotonic()
                 self.lock.notify_all()
 
     def wait_for(self, name, generation):
         with self.lock:
-            if not self.lock.wait_for(lambda: (name, generation) in self.heard, 60):
+            if not self.lock.wait_for(lambda: (name, generation) in self.received, 60):
                 raise SystemExit('%s: no write of generation %d within a minute' % (name, generation))
-            return self.heard[(name, generation)]
+            return self.received[(name, generation)]
 
 
 def change(api, watch, chosen, patch_of, child_path, child_of):
@@ -242,7 +242,7 @@ def change(api, watch, chosen, patch_of, child_path, child_of):
     out, answered = [], []
     for i in chosen:
         child = child_of(i)
-        generation = api.ask('GET', child_path + '/' + child)['metadata']['generation']
+        generation = api.request('GET', child_path + '/' + child)['metadata']['generation']
         begin = time.monotonic()
         api.patch('%s/model-%d' % (MODEL_PATH, i), patch_of(i))
         answered.append(time.monotonic() - begin)
@@ -268,12 +268,12 @@ def main():
 
         empty = operator()
         empty.settle(2)
-        empty_kib = empty.rss_kib_at_rest()
+        empty_kib = empty.idle_rss_kib()
         empty.end()
 
         begin = time.monotonic()
         in_parallel(connect, range(NODES), add_node)
-        in_parallel(connect, range(MODELS), lambda one, i: one.ask('POST', MODEL_PATH, model(i)))
+        in_parallel(connect, range(MODELS), lambda one, i: one.request('POST', MODEL_PATH, model(i)))
         populated = time.monotonic() - begin
 
         cloud, edge = MODELS - MODELS // 2, MODELS // 2
@@ -281,14 +281,14 @@ def main():
         first = operator()
 
         def made():
-            return len(api.ask('GET', KINDS['Deployment'])['items']) == cloud and len(api.ask('GET', KINDS['Pod'])['items']) == edge
+            return len(api.request('GET', KINDS['Deployment'])['items']) == cloud and len(api.request('GET', KINDS['Pod'])['items']) == edge
         first_seconds, first_reconciles = first.settle(3, made)
         first_writes, first_cpu, first_kib = writes_so_far(api) - before, first.cpu_seconds(), first.rss_kib()
         first.end()
 
         second = operator()
         again_seconds, again_reconciles = second.settle(3)
-        again_cpu, again_kib = second.cpu_seconds(), second.rss_kib_at_rest()
+        again_cpu, again_kib = second.cpu_seconds(), second.idle_rss_kib()
 
         sent, between_beats = [0], threading.Lock()
 
@@ -315,7 +315,7 @@ def main():
                                   lambda i: {'spec': {'targetVersion': '3'}}, KINDS['EdgeNode'], node_of)
         stop.set()
         beats.join()
-        kept = {kind: len(api.ask('GET', path)['items']) for kind, path in KINDS.items()}
+        counts = {kind: len(api.request('GET', path)['items']) for kind, path in KINDS.items()}
         busy_kib = second.rss_kib()
         second.end()
     except BaseException:
@@ -331,7 +331,7 @@ def main():
         server.terminate()
         server.wait(60)
         machine.close()
-    objects = sum(kept.values())
+    objects = sum(counts.values())
 
     def percentile(values, p):
         return sorted(values)[min(len(values) - 1, int(p * len(values)))] * 1e3

@@ -34,14 +34,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             super().handle()
 
     def do_GET(self):
-        asked = self.headers.get('Range')
-        at = int(asked.removeprefix('bytes=').split('-')[0]) if asked else 0
+        requested = self.headers.get('Range')
+        at = int(requested.removeprefix('bytes=').split('-')[0]) if requested else 0
         with self.server.lock:
             self.server.requests += 1
         with open(self.server.path, 'rb') as f:
             size = os.fstat(f.fileno()).st_size
-            self.send_response(206 if asked else 200)
-            if asked:
+            self.send_response(206 if requested else 200)
+            if requested:
                 self.send_header('Content-Range', 'bytes %d-%d/%d' % (at, size - 1, size))
             self.send_header('Content-Length', str(size - at))
             self.send_header('ETag', '"e"')
@@ -131,13 +131,13 @@ def main():
         took = time.monotonic() - began
         peak = sorted(memory_kib(agent.pid, 'VmHWM') for agent in agents.values())
         size = os.path.getsize(work / 'model.tar')
-        kept = len(list(work.glob('line*/artifacts/.archives/*')))
+        archives_stored = len(list(work.glob('line*/artifacts/.archives/*')))
         print('| nodes | archive | copies the file server sent | requests to it | all have it after | %d times curl, one after the other | '
               'agent idle | agents\' peak, median and highest | archives kept |' % args.nodes)
         print('|---|---|---|---|---|---|---|---|---|')
         print('| %d%s | %d MiB | %.2f | %d | %.1f s | %.1f s | %.1f MiB | %.1f, %.1f MiB | %d |' % (
             args.nodes, ' (alone)' if args.alone else '', args.mib, origin.sent / size, origin.requests, took, one * args.nodes, idle / 1024,
-            peak[len(peak) // 2] / 1024, peak[-1] / 1024, kept))
+            peak[len(peak) // 2] / 1024, peak[-1] / 1024, archives_stored))
     finally:
         for agent in agents.values():
             with contextlib.suppress(ProcessLookupError):

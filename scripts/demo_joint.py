@@ -87,9 +87,9 @@ def story(work):
         with Step('one URL, one model: an answer names its tier and the reason') as s:
             given = j.answers(sender.split())
             for a in (next(a for a in given if not a.hard), next(a for a in given if a.hard and a.label == labels[a.image])):
-                s.say('image %-3d label %d  tier %-5s  hard %s%s' % (a.image, a.label, a.tier, str(a.hard).lower(), '  asked %s' % ','.join(a.asked) if a.asked else ''))
+                s.say('image %-3d label %d  tier %-5s  hard %s%s' % (a.image, a.label, a.tier, str(a.hard).lower(), '  called %s' % ','.join(a.called) if a.called else ''))
             check({a.tier for a in given} == {'edge', 'cloud'}, 'tiers: %s' % {a.tier for a in given})
-            check(all((a.tier == 'cloud') == a.hard == (a.asked == ['cloud']) and a.fallback is None for a in given), 'an answer contradicts itself')
+            check(all((a.tier == 'cloud') == a.hard == (a.called == ['cloud']) and a.fallback is None for a in given), 'an answer contradicts itself')
 
         with Step('the policy is changed while clients send: no request may fail; %d images, %d times for each line' % (len(images), PASSES)) as s:
             points = measure(s, varda, sender)
@@ -108,7 +108,7 @@ def story(work):
             check(j.condition(varda, 'digits', 'Ready', 'True'), 'the service is not Ready while it answers')
             good = j.answers(away)
             check(good and {a.tier for a in good} == {'edge'}, 'tiers: %s' % {a.tier for a in good})
-            check(all(a.fallback and a.fallback.startswith('cloud: ') for a in good if a.hard), 'a hard answer does not say why the cloud was not asked')
+            check(all(a.fallback and a.fallback.startswith('cloud: ') for a in good if a.hard), 'a hard answer does not say why the cloud was not called')
             check(not any(a.fallback for a in good if not a.hard), 'an answer that was not hard has a fallback')
             s.say('%d answers meanwhile, all of the edge; %d hard ones say %s; p99 %.2f ms' % (
                 len(good), sum(a.hard for a in good), ', '.join(sorted({'"%s"' % a.fallback for a in good if a.fallback})), 1e3 * m.percentile(away, 99)))
@@ -156,14 +156,14 @@ def measure(s, varda, sender):
         samples = [x for _ in range(PASSES) for x in sender.split()]
         after = sender.statistics()['counters']
         hard, right = j.hard_and_right(samples, sender.labels)
-        asked, up = (after['asked'].get('cloud', 0) - before['asked'].get('cloud', 0), after['bytesUp'] - before['bytesUp'])
+        called, up = (after['called'].get('cloud', 0) - before['called'].get('cloud', 0), after['bytesSent'] - before['bytesSent'])
         name = policy if threshold is None else '%s %.1f' % (policy, threshold)
         s.say('%-20s %6d %9.4f %7d %8.1f%% %10d %6.2f ms %6.2f ms' % (
-            name, right // PASSES, right / total, asked // PASSES, 100 * asked / total, up // PASSES, 1e3 * m.percentile(samples, 50), 1e3 * m.percentile(samples, 99)))
+            name, right // PASSES, right / total, called // PASSES, 100 * called / total, up // PASSES, 1e3 * m.percentile(samples, 50), 1e3 * m.percentile(samples, 99)))
         check((hard, right) == tuple(PASSES * x for x in j.expected(policy, threshold)), '%s: hard and right are %d, %d' % (name, hard, right))
-        check(asked == hard, '%s: %d were hard, %d asked the cloud' % (name, hard, asked))
-        check((up > 0) == (asked > 0), '%s: %d bytes went up for %d requests' % (name, up, asked))
-        points.append((threshold and '%.1f' % threshold or {'EdgeOnly': 'edge only', 'CloudOnly': 'cloud only'}[policy], asked / total, right / total))
+        check(called == hard, '%s: %d were hard, %d called the cloud' % (name, hard, called))
+        check((up > 0) == (called > 0), '%s: %d bytes were sent for %d requests' % (name, up, called))
+        points.append((threshold and '%.1f' % threshold or {'EdgeOnly': 'edge only', 'CloudOnly': 'cloud only'}[policy], called / total, right / total))
     s.say('%d more requests while the policy changed %d times, 0 failed' % (during, len(LINES)))
     return points
 

@@ -25,8 +25,8 @@ class AccessTest : public ::testing::Test {
   void write(std::string_view text) {
     ASSERT_TRUE(os::write_file_atomically(fs_, "/tokens", text).ok());
   }
-  int ask(const net::Handler& handler, std::string target, std::string authorization = "",
-          std::string name = "") {
+  int status_of(const net::Handler& handler, std::string target, std::string authorization = "",
+                std::string name = "") {
     net::Request request;
     request.target = std::move(target);
     request.peer.certificate_name = std::move(name);
@@ -48,10 +48,10 @@ TEST_F(AccessTest, EachLineOfTheTokenFileIsAToken) {
   write("first\r\n\nsecond");
   const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
   const net::Handler handler = guarded(ok_, {.tokens = tokens.get()});
-  EXPECT_EQ(ask(handler, "/v2", "Bearer first"), 200);
-  EXPECT_EQ(ask(handler, "/v2", "bearer second"), 200);
+  EXPECT_EQ(status_of(handler, "/v2", "Bearer first"), 200);
+  EXPECT_EQ(status_of(handler, "/v2", "bearer second"), 200);
   for (const char* wrong : {"", "Bearer ", "Bearer third", "Bearer firs", "Basic first", "first"})
-    EXPECT_EQ(ask(handler, "/v2", wrong), 401) << wrong;
+    EXPECT_EQ(status_of(handler, "/v2", wrong), 401) << wrong;
 }
 
 TEST_F(AccessTest, TokenFileMayBeALinkAsInAMountedSecret) {
@@ -78,15 +78,15 @@ TEST_F(AccessTest, HealthAndStatePathsNeedNoCredentials) {
       guarded(ok_, {.tokens = tokens.get(), .needs_client_certificate = true});
   for (const char* path : {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready",
                            "/v2/models/m/ready", "/v2/models/m/joint"})
-    EXPECT_EQ(ask(handler, path), 200) << path;
+    EXPECT_EQ(status_of(handler, path), 200) << path;
   for (const char* path : {"/metrics", "/v2", "/v2/models/m", "/healthz/"})
-    EXPECT_EQ(ask(handler, path), 401) << path;
+    EXPECT_EQ(status_of(handler, path), 401) << path;
 }
 
 TEST_F(AccessTest, ClientCertificateIsRequiredIfConfigured) {
   const net::Handler handler = guarded(ok_, {.needs_client_certificate = true});
-  EXPECT_EQ(ask(handler, "/v2"), 401);
-  EXPECT_EQ(ask(handler, "/v2", "", "camera-7"), 200);
+  EXPECT_EQ(status_of(handler, "/v2"), 401);
+  EXPECT_EQ(status_of(handler, "/v2", "", "camera-7"), 200);
 }
 
 TEST_F(AccessTest, ChangedTokenFileTakesEffectAfterOneSecond) {

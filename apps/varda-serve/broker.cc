@@ -197,7 +197,7 @@ Broker::~Broker() {
   }
 }
 
-Result<std::string> Broker::ask(const std::string& request) const {
+Result<std::string> Broker::query(const std::string& request) const {
   const auto failed = [](const char* what) {
     return Error(Code::kUnavailable, std::string("broker: ") + what);
   };
@@ -232,15 +232,17 @@ Result<std::string> Broker::ask(const std::string& request) const {
   const std::size_t line = answer.find('\n');
   if (line == std::string::npos) return failed("the process ended");
   const int code = std::atoi(answer.c_str());
-  std::string rest = answer.substr(line + 1);
-  if (code != kOk) return Error(static_cast<Code>(code), std::move(rest));
-  return rest;
+  std::string value = answer.substr(line + 1);
+  if (code != kOk) return Error(static_cast<Code>(code), std::move(value));
+  return value;
 }
 
-Result<std::string> Broker::read(const os::Path& file) const { return ask(kRead + file.string()); }
+Result<std::string> Broker::read(const os::Path& file) const {
+  return query(kRead + file.string());
+}
 
 net::HostAddresses Broker::look_up(const std::string& host) const {
-  const Result<std::string> answer = ask(kLookUp + host);
+  const Result<std::string> answer = query(kLookUp + host);
   if (!answer.ok()) return addresses_of(host);  // works until the files of /etc are replaced
   std::istringstream lines(*answer);
   net::HostAddresses out;
@@ -250,7 +252,7 @@ net::HostAddresses Broker::look_up(const std::string& host) const {
 }
 
 Status Broker::sacrifice(pid_t child) const {
-  const Result<std::string> answer = ask(kSacrifice + std::to_string(child));
+  const Result<std::string> answer = query(kSacrifice + std::to_string(child));
   return answer.ok() ? Status() : Status(answer.error());
 }
 

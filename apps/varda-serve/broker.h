@@ -37,7 +37,7 @@ class Broker {
 
  private:
   Broker(int socket, pid_t process) : socket_(socket), process_(process) {}
-  Result<std::string> ask(const std::string& request) const;
+  Result<std::string> query(const std::string& request) const;
 
   const int socket_;
   const pid_t process_;

@@ -94,7 +94,7 @@ Parsed parse_flags(int argc, char** argv) {
       ->check(app::finite_number());
   parser
       .add_option("--drain-timeout", flags.drain_timeout_seconds,
-                  "seconds for requests in flight after that")
+                  "seconds for requests in flight after --drain-delay")
       ->check(CLI::Range(0.0, 3600.0))
       ->check(app::finite_number());
   parser.add_option("--engine-path", flags.engine_path,
@@ -107,7 +107,8 @@ Parsed parse_flags(int argc, char** argv) {
                                      "key and --client-ca")
                          ->group(access);
   auto* const key =
-      parser.add_option("--tls-key", flags.tls_key, "PEM file of its private key")->group(access);
+      parser.add_option("--tls-key", flags.tls_key, "PEM file of the key of --tls-cert")
+          ->group(access);
   cert->needs(key);
   key->needs(cert);
   parser
@@ -148,7 +149,7 @@ Parsed parse_flags(int argc, char** argv) {
                     "crashes the engine does not end the server");
   parser
       .add_option("--load-timeout", flags.load_timeout_seconds,
-                  "seconds such a first load may take; 0: no limit")
+                  "seconds that the first load of a version may take; 0: no limit")
       ->check(CLI::Range(0.0, 86400.0))
       ->check(app::finite_number());
   // The server starts its own probe with this flag; --help hides it.
@@ -171,7 +172,9 @@ Parsed parse_flags(int argc, char** argv) {
                   "requests waiting for a model; further ones are answered 429")
       ->check(app::whole_number())
       ->group(models);
-  parser.add_option("--queue-bytes-max", flags.defaults.queue_bytes_max, "bytes of their bodies")
+  parser
+      .add_option("--queue-bytes-max", flags.defaults.queue_bytes_max,
+                  "bytes of the bodies of waiting requests")
       ->check(app::whole_number())
       ->group(models);
   parser

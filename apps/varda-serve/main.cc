@@ -107,17 +107,18 @@ std::optional<std::string> load_failure(const serving::Repository& repository) {
   return why;
 }
 
-// Waits for a stop, and calls `look` each second. kUnavailable: load_failure() has a reason.
+// Waits for a stop, and calls `check_certificate` each second. kUnavailable: load_failure() has a
+// reason.
 Status wait_for_end(const Context& ctx, const serving::Repository& repository,
-                    const std::function<void()>& look) {
+                    const std::function<void()>& check_certificate) {
   const bool may_end = ends_without_a_version();
   while (!ctx.stopped()) {
     if (may_end) {
       if (auto why = load_failure(repository)) return Error(Code::kUnavailable, std::move(*why));
     }
-    if (look) look();
-    (void)ctx.sleep_for(may_end || look ? Duration(std::chrono::seconds(1))
-                                        : Duration(std::chrono::hours(1)));
+    if (check_certificate) check_certificate();
+    (void)ctx.sleep_for(may_end || check_certificate ? Duration(std::chrono::seconds(1))
+                                                     : Duration(std::chrono::hours(1)));
   }
   return {};
 }
@@ -258,13 +259,13 @@ Status serve(const Context& ctx, const Flags& flags, bool confined,
                                     {"admin", admin ? admin->address() : server->address()},
                                     {"model_repository", flags.model_repository}});
 
-  std::function<void()> look;
+  std::function<void()> check_certificate;
   if (tls) {
-    look = [&, served = ServedCertificate(served_files, *tls, read_file)]() mutable {
-      served.look([&](const net::TlsServer& changed) { return server->use_tls(changed); });
+    check_certificate = [&, served = ServedCertificate(served_files, *tls, read_file)]() mutable {
+      served.check([&](const net::TlsServer& changed) { return server->use_tls(changed); });
     };
   }
-  TRY_VOID(wait_for_end(ctx, *repository, look));
+  TRY_VOID(wait_for_end(ctx, *repository, check_certificate));
 
   // First the server reports "not ready". Clients and proxies get the delay to notice.
   log::info("varda-serve drains", {{"delay_seconds", flags.drain_delay_seconds}});

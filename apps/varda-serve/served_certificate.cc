@@ -23,7 +23,7 @@ Result<net::TlsServer> read_served(const ServedFiles& files, const ReadFile& rea
   return tls;
 }
 
-void ServedCertificate::look(const Use& use) {
+void ServedCertificate::check(const Use& use) {
   Result<net::TlsServer> found = read_served(files_, read_file_);
   Status status = found.ok() ? Status() : Status(found.error());
   if (found.ok() && !same_files(*found, served_)) {

@@ -29,7 +29,7 @@ class ServedCertificate {
       : files_(std::move(files)), served_(std::move(served)), read_file_(std::move(read_file)) {}
   /// Reads the files and passes changed ones to `use`. The last good files stay in force while the
   /// files are unreadable, do not belong together or are refused. Each problem is logged once.
-  void look(const Use& use);
+  void check(const Use& use);
 
  private:
   const ServedFiles files_;

@@ -20,8 +20,8 @@ class ServedCertificateTest : public ::testing::Test {
     write("/tls.key", pair.key_pem);
     return pair;
   }
-  void look(ServedCertificate& served) {
-    served.look([&](const net::TlsServer& tls) {
+  void check(ServedCertificate& served) {
+    served.check([&](const net::TlsServer& tls) {
       used_.push_back(tls);
       return Status();
     });
@@ -37,15 +37,15 @@ TEST_F(ServedCertificateTest, ChangedFilesAreAppliedOnce) {
   put("first");
   write("/ca.crt", "authority");
   ServedCertificate served(files_, read_served(files_, read_).value(), read_);
-  look(served);
+  check(served);
   EXPECT_TRUE(used_.empty());
   const net::KeyPair second = put("second");
-  look(served);
-  look(served);
+  check(served);
+  check(served);
   ASSERT_EQ(used_.size(), 1u);
   EXPECT_EQ(used_.back().certificate_pem, second.certificate_pem);
   write("/ca.crt", "another authority");
-  look(served);
+  check(served);
   ASSERT_EQ(used_.size(), 2u);
   EXPECT_EQ(used_.back().client_ca_pem, "another authority");
 }
@@ -56,15 +56,15 @@ TEST_F(ServedCertificateTest, TornKeyPairKeepsTheLastGoodPair) {
   ServedCertificate served(files_, read_served(files_, read_).value(), read_);
   const net::KeyPair next = net::make_ca("second", std::chrono::hours(1)).value();
   write("/tls.crt", next.certificate_pem);
-  look(served);
+  check(served);
   write("/tls.crt", "-----BEGIN");
-  look(served);
+  check(served);
   ASSERT_TRUE(fs_.remove("/tls.crt").ok());
-  look(served);
+  check(served);
   EXPECT_TRUE(used_.empty());
   write("/tls.crt", next.certificate_pem);
   write("/tls.key", next.key_pem);
-  look(served);
+  check(served);
   EXPECT_EQ(used_.size(), 1u);
   EXPECT_EQ(read_served(files_, read_).value().key_pem, next.key_pem);
 }
@@ -74,8 +74,8 @@ TEST_F(ServedCertificateTest, CertificateRefusedByTheServerIsOfferedAgain) {
   write("/ca.crt", "authority");
   ServedCertificate served(files_, read_served(files_, read_).value(), read_);
   put("second");
-  served.look([](const net::TlsServer&) { return Status(Error(Code::kInvalid, "no")); });
-  look(served);
+  served.check([](const net::TlsServer&) { return Status(Error(Code::kInvalid, "no")); });
+  check(served);
   EXPECT_EQ(used_.size(), 1u);
 }
 

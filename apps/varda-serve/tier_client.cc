@@ -12,7 +12,7 @@
 namespace varda::serve {
 namespace {
 
-constexpr std::chrono::seconds kLookAgainAfter{1};
+constexpr std::chrono::seconds kRereadPeriod{1};
 
 class TierClient final : public net::HttpClient {
  public:
@@ -78,7 +78,7 @@ class TierClient final : public net::HttpClient {
 
   Result<Current> look() {
     MutexLock lock(mutex_);
-    if (!read_at_ || clock_.now() - *read_at_ >= kLookAgainAfter) read_again();
+    if (!read_at_ || clock_.now() - *read_at_ >= kRereadPeriod) read_again();
     if (!current_) return Error(Code::kUnavailable, problem_);
     return *current_;
   }

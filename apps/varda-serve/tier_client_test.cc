@@ -47,14 +47,14 @@ class TierClientTest : public ::testing::Test {
                }))
         .value();
   }
-  std::string ask(net::HttpClient& client, const net::Server& server,
-                  const char* scheme = "https") {
+  std::string answer_of(net::HttpClient& client, const net::Server& server,
+                        const char* scheme = "https") {
     const auto answer = client.call(Context::background().with_timeout(std::chrono::seconds(60)),
                                     {.url = scheme + ("://" + server.address()) + "/"});
     return answer.ok() ? answer->body : answer.error().message();
   }
 
-  const Authority ours_{};
+  const Authority authority_{};
   os::testing::MemoryFileSystem fs_;
   const ReadFile read_ = read_from(fs_);
   HandClock clock_;
@@ -63,51 +63,51 @@ class TierClientTest : public ::testing::Test {
 };
 
 TEST_F(TierClientTest, ClientSendsTokenAndCertificateToTrustedTiersOnly) {
-  const net::KeyPair own = ours_.certificate(), remote = ours_.certificate();
-  write("/ca.crt", ours_.ca.certificate_pem);
+  const net::KeyPair own = authority_.certificate(), remote = authority_.certificate();
+  write("/ca.crt", authority_.ca.certificate_pem);
   write("/tls.crt", own.certificate_pem);
   write("/tls.key", own.key_pem);
   write("/token", "first\nsecond\n");
   const auto client = make_tier_client({}, files_, read_, clock_);
   const auto closed = serve(net::TlsServer{.certificate_pem = remote.certificate_pem,
                                            .key_pem = remote.key_pem,
-                                           .client_ca_pem = ours_.ca.certificate_pem});
-  EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");
-  EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "none of ") << "no token in the open";
+                                           .client_ca_pem = authority_.ca.certificate_pem});
+  EXPECT_EQ(answer_of(*client, *closed), "Bearer first of tier");
+  EXPECT_EQ(answer_of(*client, *serve(std::nullopt), "http"), "none of ") << "no token in the open";
   // The client uses the changed token after the next reading.
   write("/token", "next");
-  EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");
+  EXPECT_EQ(answer_of(*client, *closed), "Bearer first of tier");
   clock_.advance(std::chrono::seconds(1));
-  EXPECT_EQ(ask(*client, *closed), "Bearer next of tier");
+  EXPECT_EQ(answer_of(*client, *closed), "Bearer next of tier");
 }
 
 TEST_F(TierClientTest, ErrorNamesWhyATierIsNotTrusted) {
   const auto client = make_tier_client({}, {.ca = "/ca.crt"}, read_, clock_);
-  const net::KeyPair good = ours_.certificate();
+  const net::KeyPair good = authority_.certificate();
   const auto server =
       serve(net::TlsServer{.certificate_pem = good.certificate_pem, .key_pem = good.key_pem});
-  EXPECT_THAT(ask(*client, *server), HasSubstr("/ca.crt")) << "the file is missing";
+  EXPECT_THAT(answer_of(*client, *server), HasSubstr("/ca.crt")) << "the file is missing";
   write("/ca.crt", Authority().ca.certificate_pem);
   clock_.advance(std::chrono::seconds(1));
-  EXPECT_THAT(ask(*client, *server), HasSubstr("certificate verify failed"));
-  write("/ca.crt", ours_.ca.certificate_pem);
+  EXPECT_THAT(answer_of(*client, *server), HasSubstr("certificate verify failed"));
+  write("/ca.crt", authority_.ca.certificate_pem);
   clock_.advance(std::chrono::seconds(1));
-  EXPECT_EQ(ask(*client, *server), "none of ");
+  EXPECT_EQ(answer_of(*client, *server), "none of ");
   const net::KeyPair ended =
-      ours_.certificate(std::chrono::system_clock::now() - std::chrono::hours(1));
+      authority_.certificate(std::chrono::system_clock::now() - std::chrono::hours(1));
   const auto late =
       serve(net::TlsServer{.certificate_pem = ended.certificate_pem, .key_pem = ended.key_pem});
-  EXPECT_THAT(ask(*client, *late), HasSubstr("certificate has expired"));
+  EXPECT_THAT(answer_of(*client, *late), HasSubstr("certificate has expired"));
   // The last authority stays in force while the file is torn.
   write("/ca.crt", "-----BEGIN");
   clock_.advance(std::chrono::seconds(1));
-  EXPECT_EQ(ask(*client, *server), "none of ");
+  EXPECT_EQ(answer_of(*client, *server), "none of ");
 }
 
 TEST_F(TierClientTest, ClientWithoutTlsSendsTheTokenOverPlainHttp) {
   write("/token", "first");
   const auto client = make_tier_client({}, {.tokens = "/token"}, read_, clock_);
-  EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "Bearer first of ");
+  EXPECT_EQ(answer_of(*client, *serve(std::nullopt), "http"), "Bearer first of ");
 }
 
 }  // namespace

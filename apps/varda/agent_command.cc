@@ -107,8 +107,9 @@ meta::Reporter reporter_to(const std::string& gateway) {
   const auto url = net::Url::parse(gateway);
   const auto address =
       url.ok() ? net::local_address_to(url->host, url->port) : Result<std::string>(url.error());
-  const bool here = address.ok() && meta::address_scope(*address) == meta::AddressScope::kLoopback;
-  return here ? meta::Reporter::kThisMachine : meta::Reporter::kAnotherMachine;
+  const bool is_loopback =
+      address.ok() && meta::address_scope(*address) == meta::AddressScope::kLoopback;
+  return is_loopback ? meta::Reporter::kThisMachine : meta::Reporter::kAnotherMachine;
 }
 
 /// Fills in the node's name and the gateway from the environment, where a Pod has them.
@@ -124,9 +125,9 @@ Result<AgentFlags> completed(AgentFlags flags, const Globals& globals) {
   return flags;
 }
 
-Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& given) {
+Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& parsed) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
-  TRY(const AgentFlags flags, completed(given, globals));
+  TRY(const AgentFlags flags, completed(parsed, globals));
   os::prefer_small_heap();
   agent::Options options;
   options.node_name = flags.node;
@@ -141,7 +142,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
       flags.on_stop == "end" ? agent::OnStop::kEndContainers : agent::OnStop::kLeaveContainers;
   if (!flags.address.empty()) {
     const auto pods = options.runner == agent::Runner::kNone ? agent::PodsListen::kElsewhere
-                                                             : agent::PodsListen::kHere;
+                                                             : agent::PodsListen::kOnThisNode;
     TRY_VOID(agent::check_node_address(flags.address, pods).context("--address"));
   }
   options.node_address = flags.address;

@@ -29,9 +29,9 @@ struct Parser {
   }
 
   /// Returns the error message, or "".
-  std::string parse(const std::vector<std::string>& words) {
+  std::string parse(const std::vector<std::string>& arguments) {
     try {
-      parse_with_config(app, words);
+      parse_with_config(app, arguments);
     } catch (const CLI::ParseError& error) {
       return error.what();
     }
@@ -86,9 +86,9 @@ std::string sample(const CLI::Option& option) {
   return type.find("INT") == std::string::npos ? "some value" : "7";
 }
 
-std::vector<std::string> with(std::vector<std::string> words, std::vector<std::string> more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+std::vector<std::string> with(std::vector<std::string> arguments, std::vector<std::string> more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
 }
 
 /// Returns the positional arguments that the command requires.
@@ -122,8 +122,8 @@ TEST(CommandConfigFile, SetsEveryFlagOfTheCommand) {
     }
     ASSERT_GE(expected.size(), 3u);
     const std::string file = directory.write("all.conf", text);
-    const auto words = with(path, with(positionals(command), {"--config", file}));
-    ASSERT_EQ(parser.parse(words), "") << path.front() << "\n" << text;
+    const auto arguments = with(path, with(positionals(command), {"--config", file}));
+    ASSERT_EQ(parser.parse(arguments), "") << path.front() << "\n" << text;
     for (const auto& [name, value] : expected) {
       const CLI::Option* option = command.get_option("--" + name);
       ASSERT_EQ(option->count(), 1u) << path.front() << " --" << name;
@@ -153,7 +153,7 @@ TEST(CommandConfigFile, ErrorNamesFileAndLine) {
        "wrong.conf:2: --log-level: loud not in {debug,info,warn,error}"}};
   for (const auto& path : daemons()) {
     std::string name;
-    for (const std::string& word : path) name += (name.empty() ? "" : " ") + word;
+    for (const std::string& part : path) name += (name.empty() ? "" : " ") + part;
     for (const auto& one : cases) {
       Parser parser;
       const std::string file = directory.write("wrong.conf", one.text);
@@ -188,11 +188,11 @@ TEST(CommandConfigFile, CommandLineOverridesTheConfigFile) {
       directory.write("up.conf",
                       "data-dir = /from file\nlog-level=warn\r\nnode = a\nnode = b=edge\nimage = "
                       "\"\"\nlisten=[::1]:0\ndetach = true\n");
-  Parser given;
-  ASSERT_EQ(given.parse({"up", "--config", file, "--log-level", "debug", "--node", "c"}), "");
-  CLI::App& up = given.command({"up"});
+  Parser parser;
+  ASSERT_EQ(parser.parse({"up", "--config", file, "--log-level", "debug", "--node", "c"}), "");
+  CLI::App& up = parser.command({"up"});
   EXPECT_EQ(up.get_option("--data-dir")->results().front(), "/from file");
-  EXPECT_EQ(given.globals.log_level, "debug");
+  EXPECT_EQ(parser.globals.log_level, "debug");
   EXPECT_THAT(up.get_option("--node")->results(), ::testing::ElementsAre("c"));
   EXPECT_THAT(up.get_option("--image")->results(), ::testing::ElementsAre(""));
   EXPECT_EQ(up.get_option("--listen")->results().front(), "[::1]:0");
@@ -263,7 +263,7 @@ TEST(Completion, OffersCommandsFlagsAndValuesInBash) {
   Parser parser;
   const std::string script = directory.write("completion", completion_script(parser.app, "bash"));
   const struct {
-    const char *words, *expected;
+    const char *typed, *expected;
   } cases[] = {{"varda ag", "agent"},
                {"varda agent --run", "--runner"},
                {"varda agent --runner p", "process"},
@@ -277,12 +277,12 @@ TEST(Completion, OffersCommandsFlagsAndValuesInBash) {
                {"varda node remove --y", "--yes"}};
   for (const auto& one : cases) {
     const std::string command =
-        ". " + script + "; COMP_WORDS=(" + one.words +
+        ". " + script + "; COMP_WORDS=(" + one.typed +
         "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varda; echo \"${COMPREPLY[*]}\"";
     const os::testing::Ended ended = os::testing::run_in_child([&] {
       return ::execlp("bash", "bash", "--norc", "-c", command.c_str(), static_cast<char*>(nullptr));
     });
-    EXPECT_EQ(ended.out, one.expected + std::string("\n")) << one.words << ended.err;
+    EXPECT_EQ(ended.out, one.expected + std::string("\n")) << one.typed << ended.err;
   }
   EXPECT_THAT(completion_script(parser.app, "zsh"), HasSubstr("bashcompinit"));
 }

@@ -35,8 +35,8 @@ Result<Place> place_of(const ArtifactFlags& flags) {
   if (flags.data_dir.empty()) return Error(Code::kInvalid, "--data-dir must not be empty");
   const os::Path data = std::filesystem::absolute(flags.data_dir).lexically_normal();
   Place place{data / "artifacts", data / "models", data / "agent.db.lock"};
-  TRY(const auto there, os::real_file_system().stat(place.artifacts));
-  if (there && there->kind == os::FileKind::kDirectory) return place;
+  TRY(const auto existing, os::real_file_system().stat(place.artifacts));
+  if (existing && existing->kind == os::FileKind::kDirectory) return place;
   std::string hint;
   if (const auto nodes = os::real_file_system().list(data / "nodes"); nodes.ok() && !nodes->empty())
     hint = "; the agents of `varda up` use " + (data / "nodes").string() + "/NAME/data";
@@ -53,8 +53,8 @@ std::string state_of(const Found& found) {
 
 std::string use_of(const Found& found) {
   std::string use;
-  const auto add = [&use](bool is, const char* word) {
-    if (is) use += (use.empty() ? "" : ",") + std::string(word);
+  const auto add = [&use](bool is, const char* label) {
+    if (is) use += (use.empty() ? "" : ",") + std::string(label);
   };
   add(found.exposed, "exposed");
   add(found.wanted, "wanted");
@@ -128,30 +128,31 @@ Status list(const ArtifactFlags& flags) {
   return {};
 }
 
-Status look_over(const Context& ctx, const ArtifactFlags& flags) {
+Status verify_all(const Context& ctx, const ArtifactFlags& flags) {
   TRY(const Place place, place_of(flags));
   TRY(const auto all, artifact::inspect(os::real_file_system(), place.artifacts, place.models));
-  const std::set<codec::Sha256> there = complete(all);
-  TRY(std::vector<codec::Sha256> chosen, choose(there, flags.digests));
-  if (flags.digests.empty()) chosen.assign(there.begin(), there.end());
+  const std::set<codec::Sha256> installed = complete(all);
+  TRY(std::vector<codec::Sha256> chosen, choose(installed, flags.digests));
+  if (flags.digests.empty()) chosen.assign(installed.begin(), installed.end());
   std::size_t damaged = 0;
   Json items = Json::array();
   for (const codec::Sha256& digest : chosen) {
     TRY(const Verdict verdict,
         artifact::verify(ctx, os::real_file_system(), place.artifacts, digest));
-    if (verdict.kind == Verdict::Kind::kNotThere) continue;
-    const char* word = verdict.kind == Verdict::Kind::kWhole     ? "whole"
-                       : verdict.kind == Verdict::Kind::kDamaged ? "damaged"
-                                                                 : "unknown";
+    if (verdict.kind == Verdict::Kind::kMissing) continue;
+    const char* verdict_name = verdict.kind == Verdict::Kind::kWhole     ? "whole"
+                               : verdict.kind == Verdict::Kind::kDamaged ? "damaged"
+                                                                         : "unknown";
     damaged += verdict.kind == Verdict::Kind::kDamaged ? 1 : 0;
     if (flags.output == "json") {
       Json differences = Json::array();
       for (const std::string& one : verdict.differences) differences.push_back(one);
-      items.push_back(Json::object(
-          {{"sha256", digest.hex()}, {"verdict", word}, {"differences", std::move(differences)}}));
+      items.push_back(Json::object({{"sha256", digest.hex()},
+                                    {"verdict", verdict_name},
+                                    {"differences", std::move(differences)}}));
       continue;
     }
-    std::printf("%s %s\n", digest.hex().substr(0, 16).c_str(), word);
+    std::printf("%s %s\n", digest.hex().substr(0, 16).c_str(), verdict_name);
     for (const std::string& one : verdict.differences) std::printf("  %s\n", one.c_str());
   }
   if (flags.output == "json") print_json(Json::object({{"artifacts", std::move(items)}}));
@@ -165,13 +166,13 @@ Status pin(const ArtifactFlags& flags, bool on) {
   TRY(const Place place, place_of(flags));
   os::FileSystem& fs = os::real_file_system();
   TRY(const auto all, artifact::inspect(fs, place.artifacts, place.models));
-  std::set<codec::Sha256> there = complete(all);
+  std::set<codec::Sha256> installed = complete(all);
   // A pin may outlive its artifact, which may have been removed because of damage.
   if (!on) {
     TRY(const auto pinned, artifact::marked(fs, place.artifacts, Mark::kPinned));
-    there.insert(pinned.begin(), pinned.end());
+    installed.insert(pinned.begin(), pinned.end());
   }
-  TRY(const auto chosen, choose(there, flags.digests));
+  TRY(const auto chosen, choose(installed, flags.digests));
   for (const codec::Sha256& digest : chosen) {
     TRY_VOID(on ? artifact::set_mark(fs, place.artifacts, digest, Mark::kPinned)
                 : artifact::clear_mark(fs, place.artifacts, digest, Mark::kPinned));
@@ -210,15 +211,15 @@ Status collect(const ArtifactFlags& flags) {
   const auto lock = os::FileLock::acquire(place.agent_lock);
   if (!lock.ok()) {
     if (lock.error().code() != Code::kUnavailable) return lock.error();
-    TRY_VOID(artifact::ask_to_collect(fs, place.artifacts));
+    TRY_VOID(artifact::request_collection(fs, place.artifacts));
     std::fprintf(stderr, "the running agent will free %s within seconds\n",
                  human_bytes(bytes).c_str());
     return {};
   }
   NoDownloads http;
   TRY(const auto store, artifact::Store::open({.root = place.artifacts}, fs, http));
-  TRY(auto kept, artifact::read_kept(fs, place.artifacts));
-  store->keep(std::move(kept));
+  TRY(auto protected_digests, artifact::read_protected(fs, place.artifacts));
+  store->keep(std::move(protected_digests));
   TRY(const std::uint64_t freed, store->evict(UINT64_MAX));
   std::fprintf(stderr, "%s freed\n", human_bytes(freed).c_str());
   return {};
@@ -238,8 +239,9 @@ void add_artifact_commands(Program program) {
     const auto flags = std::make_shared<ArtifactFlags>();
     CLI::App* command = artifacts->add_subcommand(name, what);
     command
-        ->add_option("--data-dir", flags->data_dir,
-                     "of the agent; of a node of `varda up`: DATA-DIR/nodes/NAME/data")
+        ->add_option(
+            "--data-dir", flags->data_dir,
+            "data directory of the agent; for a node of `varda up`: DATA-DIR/nodes/NAME/data")
         ->required();
     command->callback([&chosen, &globals, flags, run = std::move(run)] {
       chosen = [&globals, flags, run](const Context& ctx) -> Status {
@@ -259,7 +261,7 @@ void add_artifact_commands(Program program) {
   const auto verify = add(
       "verify",
       "read every byte and compare with the archive's content; exit code 1 if something is damaged",
-      [](const Context& ctx, const ArtifactFlags& flags) { return look_over(ctx, flags); });
+      [](const Context& ctx, const ArtifactFlags& flags) { return verify_all(ctx, flags); });
   output(verify);
   verify.first->add_option("digest", verify.second->digests,
                            "SHA-256 of the archive, or its beginning; none: all");

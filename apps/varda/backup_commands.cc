@@ -46,7 +46,7 @@ Error unreadable(const std::string& file, int reason) {
 }
 
 // Gets the backup from the server that has the store open.
-Result<Pieces> ask_server(const Context& ctx, const fs::path& data_dir, bool credentials) {
+Result<Pieces> request_backup(const Context& ctx, const fs::path& data_dir, bool credentials) {
   TRY(const kube::Config config, kube::load_kubeconfig(data_dir / "kubeconfig"));
   net::ClientOptions transport;
   transport.tls = config.tls;
@@ -73,11 +73,11 @@ Result<Pieces> ask_server(const Context& ctx, const fs::path& data_dir, bool cre
 }
 
 Result<Pieces> open_pieces(const Context& ctx, const fs::path& data_dir, bool credentials) {
-  TRY(const auto there, os::real_file_system().stat(data_dir / "store.db"));
-  if (!there) return no_data_of_up(data_dir);
+  TRY(const auto existing, os::real_file_system().stat(data_dir / "store.db"));
+  if (!existing) return no_data_directory(data_dir);
   auto page = store::read_sqlite(data_dir / "store.db");
   if (!page.ok() && page.error().code() == Code::kUnavailable)
-    return ask_server(ctx, data_dir, credentials);
+    return request_backup(ctx, data_dir, credentials);
   TRY(store::Page all, std::move(page));
   TRY(auto made,
       datadir::BackupMaker::create({.data_dir = data_dir,
@@ -115,8 +115,8 @@ Status write_checked(const Context& ctx, const Pieces& pieces) {
   };
   TRY_VOID(datadir::check_backup(pass).context("standard output"));
   for (;;) {  // the end of the archive, behind the sums
-    TRY(const std::string rest, pass());
-    if (rest.empty()) return {};
+    TRY(const std::string last_piece, pass());
+    if (last_piece.empty()) return {};
   }
 }
 
@@ -194,7 +194,7 @@ void add_backup_commands(Program program) {
       "backup", "save every object of `varda up` in a file, whether the server runs or not");
   backup->add_option("FILE", flags->file, "must not exist yet; -: standard output")->required();
   backup->add_option("--data-dir", flags->data_dir,
-                     "that of `varda up`; default: $XDG_DATA_HOME/varda");
+                     "data directory of `varda up`; default: $XDG_DATA_HOME/varda");
   backup->add_flag("--with-credentials", flags->credentials,
                    "include keys and tokens, so that existing kubeconfigs stay valid; protect the "
                    "file like the keys");

@@ -19,7 +19,7 @@ namespace {
 struct ClientFlags {
   std::string ns;
   bool all_namespaces = false;
-  std::vector<std::string> words, files;
+  std::vector<std::string> arguments, files;
   std::string output, label_selector, field_selector, container, condition, patch,
       patch_type = "merge", for_token, timeout = "30s";
   bool watch = false, follow = false, previous = false, timestamps = false, all = false,
@@ -107,14 +107,14 @@ void add_client_commands(Program program) {
                       [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
                         TRY(const cli::Output output, cli::Output::parse(f.output));
                         return cli::get(ctx, s,
-                                        {.words = f.words,
+                                        {.arguments = f.arguments,
                                          .output = output,
                                          .label_selector = f.label_selector,
                                          .field_selector = f.field_selector,
                                          .watch = f.watch,
                                          .headers = !f.no_headers});
                       });
-  get->add_option("resource", flags->words, "TYPE[,TYPE] [NAME…] or TYPE/NAME…")->required();
+  get->add_option("resource", flags->arguments, "TYPE[,TYPE] [NAME…] or TYPE/NAME…")->required();
   get->add_option("-o,--output", flags->output, "wide, yaml, json, name or jsonpath=TEMPLATE");
   get->add_option("-l,--selector", flags->label_selector, "label selector");
   get->add_option("--field-selector", flags->field_selector, "field selector");
@@ -124,16 +124,16 @@ void add_client_commands(Program program) {
 
   CLI::App* describe = add("describe", "show objects with their conditions and events",
                            [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
-                             return cli::describe_objects(ctx, s, f.words, f.label_selector);
+                             return cli::describe_objects(ctx, s, f.arguments, f.label_selector);
                            });
-  describe->add_option("resource", flags->words, "TYPE [NAME…] or TYPE/NAME…")->required();
+  describe->add_option("resource", flags->arguments, "TYPE [NAME…] or TYPE/NAME…")->required();
   describe->add_option("-l,--selector", flags->label_selector, "label selector");
 
   CLI::App* remove = add("delete", "delete objects",
                          [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
                            TRY(const auto timeout, parse_duration("--timeout", f.timeout));
                            return cli::remove(ctx, s,
-                                              {.words = f.words,
+                                              {.arguments = f.arguments,
                                                .files = f.files,
                                                .label_selector = f.label_selector,
                                                .all = f.all,
@@ -141,7 +141,7 @@ void add_client_commands(Program program) {
                                                .wait = f.wait,
                                                .timeout = timeout});
                          });
-  remove->add_option("resource", flags->words, "TYPE NAME… or TYPE/NAME…");
+  remove->add_option("resource", flags->arguments, "TYPE NAME… or TYPE/NAME…");
   remove->add_option("-f,--filename", flags->files, "delete the objects of these files");
   remove->add_option("-l,--selector", flags->label_selector, "label selector");
   remove->add_flag("--all", flags->all, "every object of the type");
@@ -155,21 +155,22 @@ void add_client_commands(Program program) {
       add("logs", "print what a pod's container wrote",
           [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
             return cli::logs(ctx, s,
-                             {.word = f.words.at(0),
+                             {.target = f.arguments.at(0),
                               .container = f.container,
                               .follow = f.follow,
                               .previous = f.previous,
                               .timestamps = f.timestamps,
                               .tail = f.tail >= 0 ? std::optional<int>(f.tail) : std::nullopt});
           });
-  logs->add_option("pod", flags->words,
+  logs->add_option("pod", flags->arguments,
                    "POD, or TYPE/NAME of an object with pods (inferencemodel/digits)")
       ->required()
       ->expected(1);
-  logs->add_option("-c,--container", flags->container, "which container, if there are several");
+  logs->add_option("-c,--container", flags->container,
+                   "name of the container; required if the pod has several");
   logs->add_flag("-f,--follow", flags->follow, "follow the log");
-  logs->add_flag("-p,--previous", flags->previous, "of the container before its last restart");
-  logs->add_flag("--timestamps", flags->timestamps, "with the time of each line");
+  logs->add_flag("-p,--previous", flags->previous, "print the log before the last restart");
+  logs->add_flag("--timestamps", flags->timestamps, "print the time of each line");
   logs->add_option("--tail", flags->tail, "only the last N lines; -1: all")
       ->check(CLI::Range(-1, 1'000'000'000));
 
@@ -177,7 +178,7 @@ void add_client_commands(Program program) {
                          [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
                            return cli::events(ctx, s, {.for_token = f.for_token, .watch = f.watch});
                          });
-  events->add_option("--for", flags->for_token, "only of TYPE/NAME");
+  events->add_option("--for", flags->for_token, "only events of TYPE/NAME");
   events->add_flag("-w,--watch", flags->watch, "follow new events");
   events->add_flag("-A,--all-namespaces", flags->all_namespaces, "in every namespace");
 
@@ -185,35 +186,37 @@ void add_client_commands(Program program) {
                        [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
                          TRY(const auto timeout, parse_duration("--timeout", f.timeout));
                          return cli::wait(ctx, s,
-                                          {.words = f.words,
+                                          {.arguments = f.arguments,
                                            .condition = f.condition,
                                            .label_selector = f.label_selector,
                                            .all = f.all,
                                            .timeout = timeout});
                        });
-  wait->add_option("resource", flags->words, "TYPE NAME… or TYPE/NAME…")->required();
+  wait->add_option("resource", flags->arguments, "TYPE NAME… or TYPE/NAME…")->required();
   wait->add_option("--for", flags->condition,
                    "condition=NAME[=VALUE], delete, or jsonpath={PATH}=VALUE")
       ->required();
-  wait->add_option("--timeout", flags->timeout, "how long, like 30s or 5m")->default_str("30s");
+  wait->add_option("--timeout", flags->timeout, "time limit, such as 30s or 5m")
+      ->default_str("30s");
   wait->add_option("-l,--selector", flags->label_selector, "label selector");
   wait->add_flag("--all", flags->all, "every object of the type");
 
   CLI::App* patch =
       add("patch", "change fields of objects",
           [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
-            return cli::patch(ctx, s, {.words = f.words, .patch = f.patch, .type = f.patch_type});
+            return cli::patch(ctx, s,
+                              {.arguments = f.arguments, .patch = f.patch, .type = f.patch_type});
           });
-  patch->add_option("resource", flags->words, "TYPE NAME or TYPE/NAME")->required();
+  patch->add_option("resource", flags->arguments, "TYPE NAME or TYPE/NAME")->required();
   patch->add_option("-p,--patch", flags->patch, "the patch, JSON or YAML")->required();
   patch->add_option("--type", flags->patch_type, "merge (default), json or strategic");
 
   CLI::App* scale = add("scale", "set the number of replicas",
                         [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
-                          return cli::scale(ctx, s, f.words, f.replicas);
+                          return cli::scale(ctx, s, f.arguments, f.replicas);
                         });
-  scale->add_option("resource", flags->words, "TYPE NAME or TYPE/NAME")->required();
-  scale->add_option("--replicas", flags->replicas, "how many")
+  scale->add_option("resource", flags->arguments, "TYPE NAME or TYPE/NAME")->required();
+  scale->add_option("--replicas", flags->replicas, "number of replicas")
       ->required()
       ->check(CLI::Range(0, 1'000'000));
 

@@ -61,7 +61,7 @@ std::filesystem::path default_kubeconfig() {
   return directory.ok() ? *directory / "kubeconfig" : std::filesystem::path();
 }
 
-Error no_data_of_up(const std::filesystem::path& data_dir) {
+Error no_data_directory(const std::filesystem::path& data_dir) {
   return Error(Code::kNotFound, data_dir.string() +
                                     " has no data of `varda up`; give --data-dir the directory "
                                     "that `varda up` was started with");

@@ -56,7 +56,7 @@ Result<std::filesystem::path> data_dir_of(const std::string& flag);
 /// default directory.
 std::filesystem::path default_kubeconfig();
 /// kNotFound: no `varda up` ran with this data directory.
-Error no_data_of_up(const std::filesystem::path& data_dir);
+Error no_data_directory(const std::filesystem::path& data_dir);
 /// Finds the server of client subcommands: --kubeconfig, $KUBECONFIG, then the file of `varda up`.
 /// The error names a remedy.
 Result<kube::Config> find_server(const Globals& globals);

@@ -39,22 +39,24 @@ std::string values_of(const CLI::Option& option) {
 std::string in_single_quotes(const std::string& text) { return "'" + text + "'"; }
 
 /// Shell branches of `case`: the arguments that may follow a command.
-std::string words_by_command(const std::vector<Command>& commands) {
+std::string completions_by_command(const std::vector<Command>& commands) {
   std::string out;
   for (const Command& command : commands) {
-    std::string words;
+    std::string completions;
     for (const CLI::App* below : command.app->get_subcommands({}))
-      words += (words.empty() ? "" : " ") + below->get_name();
+      completions += (completions.empty() ? "" : " ") + below->get_name();
     for (const CLI::Option* option : command.app->get_options()) {
       if (const std::string values = values_of(*option);
           option->get_positional() && !values.empty())
-        words += (words.empty() ? "" : " ") + values;
+        completions += (completions.empty() ? "" : " ") + values;
     }
     for (const CLI::Option* option : command.app->get_options()) {
       if (option->get_group().empty()) continue;
-      for (const std::string& name : spellings(*option)) words += (words.empty() ? "" : " ") + name;
+      for (const std::string& name : spellings(*option))
+        completions += (completions.empty() ? "" : " ") + name;
     }
-    out += "    " + in_single_quotes(command.path) + ") words=" + in_single_quotes(words) + " ;;\n";
+    out += "    " + in_single_quotes(command.path) + ") words=" + in_single_quotes(completions) +
+           " ;;\n";
   }
   return out;
 }
@@ -124,7 +126,7 @@ std::string completion_script(const CLI::App& parser, const std::string& shell) 
   out += kCompletionHead;
   out += "      " + paths_of(commands) + ") command=$next ;;\n    esac\n  done\n";
   out += "  case \"$command $before\" in\n" + values_by_flag(commands) + "  esac\n";
-  out += "  case \"$command\" in\n" + words_by_command(commands) + "  esac\n";
+  out += "  case \"$command\" in\n" + completions_by_command(commands) + "  esac\n";
   return out + kCompletionTail;
 }
 

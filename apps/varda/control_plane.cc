@@ -42,13 +42,14 @@ using codec::Json;
 Status install_kinds(const Context& ctx, const kube::Client& client) {
   for (const Json& crd : api::crds()) {
     const std::string& name = crd.at("metadata/name").as_string();
-    TRY(const std::optional<Json> there, client.find(ctx, meta::core::definitions(), {"", name}));
-    if (!there) {
+    TRY(const std::optional<Json> existing,
+        client.find(ctx, meta::core::definitions(), {"", name}));
+    if (!existing) {
       TRY([[maybe_unused]] const Json created,
           client.create(ctx, meta::core::definitions(), crd).context("install " + name));
       continue;
     }
-    Json wanted = *there;
+    Json wanted = *existing;
     wanted["spec"] = crd["spec"];
     TRY([[maybe_unused]] const Json updated,
         client.update(ctx, meta::core::definitions(), wanted).context("update " + name));
@@ -156,11 +157,11 @@ class ControlPlaneImpl final : public ControlPlane {
 
     manager_ = std::make_unique<runtime::Manager>(
         *client_, runtime::Manager::Options{.component = "varda", .metrics = &registry_});
-    hosting::Options ours = options_.inference_models;
-    ours.node_port_host = options_.node_port_host;
+    hosting::Options hosting_options = options_.inference_models;
+    hosting_options.node_port_host = options_.node_port_host;
     certificates_ = hosting::CertificateIssuer::create(*client_, {});
-    ours.certificates = certificates_.get();
-    controllers_ = controllers::add_all(*manager_, ours);
+    hosting_options.certificates = certificates_.get();
+    controllers_ = controllers::add_all(*manager_, hosting_options);
     cluster_ = cluster::add_all(*manager_, *client_, sessions_,
                                 {.node_port_host = options_.node_port_host});
     TRY_VOID(listen());
@@ -301,12 +302,12 @@ class ControlPlaneImpl final : public ControlPlane {
   }
 
   net::Response back_up(const net::Request& request) {
-    const auto who = authenticator_->authenticate(request);
-    net::Response response = back_up_for(request, who);
+    const auto identity = authenticator_->authenticate(request);
+    net::Response response = back_up_for(request, identity);
     if (audit_) {
       const std::string id = system_rng().uuid();
-      if (const auto event = apiserver::audit_event(request, who.value_or(apiserver::Identity{}),
-                                                    response, audit_->level(), id))
+      if (const auto event = apiserver::audit_event(
+              request, identity.value_or(apiserver::Identity{}), response, audit_->level(), id))
         audit_->add(*event);
       response.headers.add("Audit-Id", id);
     }
@@ -314,8 +315,8 @@ class ControlPlaneImpl final : public ControlPlane {
   }
 
   net::Response back_up_for(const net::Request& request,
-                            const std::optional<apiserver::Identity>& who) {
-    if (auto refusal = apiserver::refuse_unless_administrator(request, who, "take a backup"))
+                            const std::optional<apiserver::Identity>& identity) {
+    if (auto refusal = apiserver::refuse_unless_administrator(request, identity, "take a backup"))
       return *std::move(refusal);
     if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
     auto page = store_->list({});
@@ -327,7 +328,7 @@ class ControlPlaneImpl final : public ControlPlane {
                                                                  : datadir::Credentials::kLeaveOut},
                                      std::move(page).value());
     if (!maker.ok()) return {.status = 500, .body = maker.error().message() + "\n"};
-    log::info("backup started", {{"by", who->name}, {"credentials", credentials}});
+    log::info("backup started", {{"by", identity->name}, {"credentials", credentials}});
     net::Response response;
     response.headers.add("Content-Type", "application/zstd");
     response.stream = std::make_unique<BackupStream>(std::move(maker).value());

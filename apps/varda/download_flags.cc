@@ -35,7 +35,7 @@ void add_download_flags(CLI::App& command, DownloadFlags& flags) {
                                const std::string& what) {
     command
         .add_option_function<std::string>(
-            flag, [&value](const std::string& given) { value = given; }, what)
+            flag, [&value](const std::string& argument) { value = argument; }, what)
         ->group(kDownloadGroup);
   };
   text("--http-proxy", flags.http_proxy,

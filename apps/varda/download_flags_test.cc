@@ -70,12 +70,12 @@ TEST(DownloadFlags, ArgumentsRoundTripToAnotherProcess) {
   EXPECT_THAT(arguments, ElementsAre("--http-proxy", "", "--no-proxy", "a,b", "--ca-file",
                                      std::filesystem::current_path() / "ca.pem", "--allow-source",
                                      "127.0.0.1", "--allow-source", "fe80::/10"));
-  DownloadFlags there;
-  ASSERT_EQ(parse_download(there, arguments), "");
-  EXPECT_EQ(there.http_proxy, "");
-  EXPECT_EQ(there.https_proxy, std::nullopt);
-  EXPECT_EQ(there.no_proxy, "a,b");
-  EXPECT_EQ(there.ca_file, std::filesystem::current_path() / "ca.pem");
+  DownloadFlags parsed;
+  ASSERT_EQ(parse_download(parsed, arguments), "");
+  EXPECT_EQ(parsed.http_proxy, "");
+  EXPECT_EQ(parsed.https_proxy, std::nullopt);
+  EXPECT_EQ(parsed.no_proxy, "a,b");
+  EXPECT_EQ(parsed.ca_file, std::filesystem::current_path() / "ca.pem");
   EXPECT_THAT(arguments_of(DownloadFlags()), ElementsAre());
 }
 

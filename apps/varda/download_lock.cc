@@ -13,11 +13,11 @@ namespace varda::app {
 namespace {
 
 /// False if the previous holder removed the file: then the lock on `fd` protects nothing.
-bool still_there(const std::filesystem::path& file, int fd) {
-  struct stat ours {
+bool is_unchanged(const std::filesystem::path& file, int fd) {
+  struct stat opened {
   }, named{};
-  return ::fstat(fd, &ours) == 0 && ::lstat(file.c_str(), &named) == 0 &&
-         ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
+  return ::fstat(fd, &opened) == 0 && ::lstat(file.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ Result<DownloadLock> DownloadLock::wait(const Context& ctx, const std::filesyste
     const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return DownloadLock(file, -1);
     if (::flock(fd, LOCK_EX | LOCK_NB) == 0) {
-      if (still_there(file, fd)) return DownloadLock(file, fd);
+      if (is_unchanged(file, fd)) return DownloadLock(file, fd);
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
       ::close(fd);
       return DownloadLock(file, -1);

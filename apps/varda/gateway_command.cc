@@ -114,7 +114,7 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   TRY(const std::unique_ptr<gateway::Gateway> gateway,
       gateway::Gateway::create(std::move(options)));
   serve_by(gateway.get());
-  const std::shared_ptr<void> until_it_ends(nullptr, [&serve_by](void*) { serve_by(nullptr); });
+  const std::shared_ptr<void> clear_serve(nullptr, [&serve_by](void*) { serve_by(nullptr); });
 
   net::Server::Options listen = gateway::server_options(limits);
   listen.listen = flags.listen;
@@ -130,9 +130,9 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   TRY(const auto server, net::Server::create(std::move(listen), gateway->handler())
                              .context("--listen " + flags.listen));
   log::info("gateway listens for nodes", {{"gateway", server->address()}});
-  std::jthread keeper;  // maintains the join token that agents share
+  std::jthread token_thread;  // maintains the join token that agents share
   if (enrolling.join_secret) {
-    keeper = std::jthread([&](const std::stop_token& stop) {
+    token_thread = std::jthread([&](const std::stop_token& stop) {
       gateway::run_join_secret(Context(stop), *client, *enrolling.join_secret,
                                authority.ca_sha256(), system_rng());
     });
@@ -168,10 +168,10 @@ void add_gateway_command(Program program) {
   command->add_option("--ca-cert", flags->ca_cert,
                       "PEM of the authority of the edge; default: the Secret "
                       "varda-system/varda-gateway-ca, created if missing");
-  command->add_option("--ca-key", flags->ca_key, "its key");
+  command->add_option("--ca-key", flags->ca_key, "PEM of the key of --ca-cert");
   command->add_option("--tls-cert", flags->tls_cert,
                       "PEM of another certificate, then its chain; default: one of the authority");
-  command->add_option("--tls-key", flags->tls_key, "its key");
+  command->add_option("--tls-key", flags->tls_key, "PEM of the key of --tls-cert");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")
       ->default_str("127.0.0.1:8086");
   command

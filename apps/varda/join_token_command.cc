@@ -87,10 +87,10 @@ Status list_tokens(const Context& ctx, const kube::Client& client,
 
 Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
-  const int wishes = (flags.node.empty() ? 0 : 1) + (flags.list ? 1 : 0) +
-                     (flags.revoke.empty() ? 0 : 1) + (flags.forget.empty() ? 0 : 1) +
-                     (flags.rotate_shared ? 1 : 0) + (flags.revoke_shared ? 1 : 0);
-  if (wishes != 1) {
+  const int modes = (flags.node.empty() ? 0 : 1) + (flags.list ? 1 : 0) +
+                    (flags.revoke.empty() ? 0 : 1) + (flags.forget.empty() ? 0 : 1) +
+                    (flags.rotate_shared ? 1 : 0) + (flags.revoke_shared ? 1 : 0);
+  if (modes != 1) {
     return Error(Code::kInvalid,
                  "join-token needs one of --node NAME, --list, --revoke ID, --forget NODE, "
                  "--rotate-shared and --revoke-shared");

@@ -66,7 +66,8 @@ void add_limit_flags(CLI::App& command, ApiLimits& limits) {
       "events a watch may lag; beyond that, the watch is closed");
   add(command, kApiGroup, "--history-events-max", limits.store.history_events_max,
       "changes in the history; a watch that starts before them gets 410");
-  add(command, kApiGroup, "--history-bytes-max", limits.store.history_bytes_max, "their bytes");
+  add(command, kApiGroup, "--history-bytes-max", limits.store.history_bytes_max,
+      "bytes of the history");
   add(command, kApiGroup, "--events-max", limits.api.events_max,
       "Event objects kept; the oldest are deleted");
   add(command, kApiGroup, "--handler-threads", limits.api.handler_threads,
@@ -83,7 +84,7 @@ void add_audit_flags(CLI::App& command, AuditFlags& flags) {
       ->group(kGroup);
   command
       .add_option("--audit-level", flags.level,
-                  "None, Metadata, or Request: with the body sent, but for secrets")
+                  "None, Metadata, or Request: also request bodies, except secrets")
       ->capture_default_str()
       ->check(CLI::IsMember({"None", "Metadata", "Request"}))
       ->group(kGroup);
@@ -107,9 +108,9 @@ void add_limit_flags(CLI::App& command, artifact::Limits& limits) {
   add(command, kNodeGroup, "--archive-bytes-max", limits.archive_bytes_max,
       "largest archive as downloaded");
   add(command, kNodeGroup, "--extracted-bytes-max", limits.extracted_bytes_max,
-      "most it may unpack to");
+      "largest archive after unpacking");
   add(command, kNodeGroup, "--archive-entries-max", limits.entries_max,
-      "most files, links and directories in it");
+      "most files, links and directories in an archive");
   add(command, kNodeGroup, "--archive-ratio-max", limits.ratio_max,
       "maximum ratio of unpacked to packed size (checked beyond 64 MiB)");
 }

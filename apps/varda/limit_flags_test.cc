@@ -96,14 +96,14 @@ TEST(NodeLimits, ArgumentsRoundTripToAnotherProcess) {
   limits.archives.ratio_max = 4;
   limits.artifact_bytes_max = 5;
   limits.file_roots = {"/srv/models", "/with space,comma"};
-  NodeLimits there;
-  ASSERT_EQ(parse_limits(there, arguments_of(limits)), "");
-  EXPECT_EQ(there.archives.archive_bytes_max, 1u);
-  EXPECT_EQ(there.archives.extracted_bytes_max, UINT64_MAX);
-  EXPECT_EQ(there.archives.entries_max, 3u);
-  EXPECT_EQ(there.archives.ratio_max, 4u);
-  EXPECT_EQ(there.artifact_bytes_max, 5u);
-  EXPECT_EQ(there.file_roots, limits.file_roots);
+  NodeLimits parsed;
+  ASSERT_EQ(parse_limits(parsed, arguments_of(limits)), "");
+  EXPECT_EQ(parsed.archives.archive_bytes_max, 1u);
+  EXPECT_EQ(parsed.archives.extracted_bytes_max, UINT64_MAX);
+  EXPECT_EQ(parsed.archives.entries_max, 3u);
+  EXPECT_EQ(parsed.archives.ratio_max, 4u);
+  EXPECT_EQ(parsed.artifact_bytes_max, 5u);
+  EXPECT_EQ(parsed.file_roots, limits.file_roots);
 }
 
 TEST(NodeLimits, DefaultsNeedNoArguments) { EXPECT_THAT(arguments_of(NodeLimits()), IsEmpty()); }

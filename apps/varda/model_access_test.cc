@@ -48,20 +48,20 @@ TEST_F(ModelAccessTest, ClientSendsTokenAndCertificateToATrustedServer) {
                 200, {}, token + " of " + request.peer.certificate_common_name, nullptr};
           }))
           .value();
-  const auto ask = [&](const ModelAccessFlags& flags) {
+  const auto answer_for = [&](const ModelAccessFlags& flags) {
     const auto client = make_model_client(read_model_access(flags).value());
     const auto answer = client->call(Context::background().with_timeout(std::chrono::seconds(60)),
                                      {.url = "https://" + server->address() + "/"});
     return answer.ok() ? answer->body : answer.error().message();
   };
   const std::string ca = file("ca.crt", ca_.certificate_pem);
-  EXPECT_EQ(ask({.ca_file = ca,
-                 .token_file = file("token", "first\r\nsecond\n"),
-                 .cert = file("tls.crt", own_.certificate_pem),
-                 .key = file("tls.key", own_.key_pem)}),
+  EXPECT_EQ(answer_for({.ca_file = ca,
+                        .token_file = file("token", "first\r\nsecond\n"),
+                        .cert = file("tls.crt", own_.certificate_pem),
+                        .key = file("tls.key", own_.key_pem)}),
             "Bearer first of camera");
-  EXPECT_EQ(ask({.ca_file = ca}), "none of ");
-  EXPECT_THAT(ask({}), HasSubstr("certificate verify failed"));
+  EXPECT_EQ(answer_for({.ca_file = ca}), "none of ");
+  EXPECT_THAT(answer_for({}), HasSubstr("certificate verify failed"));
 }
 
 TEST_F(ModelAccessTest, ErrorNamesTheFlagOfAnInvalidFile) {

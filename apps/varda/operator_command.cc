@@ -71,19 +71,20 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
       kube::connect(config, {.field_manager = "varda-operator", .metrics = &registry});
   runtime::Manager::Options options{.component = "varda-operator",
                                     .namespaces = flags.namespaces,
-                                    .informers = controllers::keep_only_ours,
+                                    .informers = controllers::filter_caches,
                                     .metrics = &registry};
   if (flags.elect) {
     TRY(options.election, election_of(flags));
   }
   runtime::Manager manager(*client, std::move(options));
-  TRY(hosting::Options ours, model_options(flags.controllers, flags.controllers.servers));
-  TRY(ours.fetch_arguments, allow_source_arguments(flags.allow_sources));
+  TRY(hosting::Options hosting_options,
+      model_options(flags.controllers, flags.controllers.servers));
+  TRY(hosting_options.fetch_arguments, allow_source_arguments(flags.allow_sources));
   hosting::CertificateIssuer::Options certificates;
   if (const std::string own = own_namespace(flags); !own.empty()) certificates.ns = own;
   const auto issuer = hosting::CertificateIssuer::create(*client, std::move(certificates));
-  ours.certificates = issuer.get();
-  const auto controllers = controllers::add_all(manager, ours);
+  hosting_options.certificates = issuer.get();
+  const auto controllers = controllers::add_all(manager, hosting_options);
   TRY(const auto admin,
       serve_admin(
           flags.admin, registry, [&manager] { return manager.ready(); }, controllers->metrics()));
@@ -116,9 +117,9 @@ void add_operator_command(Program program) {
                     "only one of several operators is active at a time (default)");
   command
       ->add_option("--leader-election-namespace", flags->election_namespace,
-                   "namespace of the Lease; default: that of the pod this runs in, else "
-                   "kube-system. The authority of "
-                   "certificates is in the same one; outside of pods in varda-system")
+                   "namespace of the Lease; default: the pod's namespace, else kube-system. "
+                   "The Secret of the certificate authority is there too, outside of pods in "
+                   "varda-system")
       ->group(kElectionGroup);
   CLI::AsNumberWithUnit milliseconds(
       std::map<std::string, std::int64_t>{{"ms", 1}, {"s", 1000}, {"m", 60'000}},

@@ -70,8 +70,8 @@ std::string authority_of(const Context& ctx, const kube::Client& client, const J
 /// A kind of objects that answer requests at a URL.
 struct Served {
   const meta::Resource* resource;
-  std::string_view word;  // the KIND of KIND/NAME; its plural works too
-  std::vector<std::string_view> short_words;
+  std::string_view type;  // the KIND of KIND/NAME; its plural works too
+  std::vector<std::string_view> short_types;
 };
 
 /// A name without a kind is looked up in this order.
@@ -85,17 +85,17 @@ Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Clie
                                             const std::string& ns, std::string name) {
   std::vector<Served> kinds = served_kinds();
   if (const std::size_t slash = name.find('/'); slash != std::string::npos) {
-    const std::string word = name.substr(0, slash);
+    const std::string type = name.substr(0, slash);
     name = name.substr(slash + 1);
     std::erase_if(kinds, [&](const Served& kind) {
-      return word != kind.word && word != std::string(kind.word) + "s" &&
-             std::find(kind.short_words.begin(), kind.short_words.end(), word) ==
-                 kind.short_words.end();
+      return type != kind.type && type != std::string(kind.type) + "s" &&
+             std::find(kind.short_types.begin(), kind.short_types.end(), type) ==
+                 kind.short_types.end();
     });
     if (kinds.empty())
       return Error(
           Code::kInvalid,
-          "\"" + word +
+          "\"" + type +
               "\" does not answer requests; must be an inferencemodel or a jointinferenceservice");
   }
   std::optional<Error> first;
@@ -129,7 +129,7 @@ Result<Where> find_model(const Context& ctx, const Globals& globals, const Predi
             " (" + condition["reason"].as_string() + ": " + condition["message"].as_string() + ")";
     }
     return Error(Code::kUnavailable, kind.resource->kind + " " + name + " does not serve yet" +
-                                         why + "; `varda wait " + std::string(kind.word) + "/" +
+                                         why + "; `varda wait " + std::string(kind.type) + "/" +
                                          name + " --for=condition=Ready` waits for it");
   }
   const std::string& model_name = object.at("spec/modelName").as_string();
@@ -139,7 +139,7 @@ Result<Where> find_model(const Context& ctx, const Globals& globals, const Predi
 }
 
 constexpr std::chrono::seconds kAnswerTimeout{30};
-constexpr std::chrono::milliseconds kAskAgain{500};
+constexpr std::chrono::milliseconds kRetryPeriod{500};
 
 double milliseconds(Duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
@@ -172,7 +172,7 @@ Result<Where> find_ready(const Context& ctx, const Globals& globals, const Predi
       where = metadata.error().context(where->url);
     }
     if (flags.wait.empty() || patient.done() || !passes(where.error().code())) return where;
-    if (!patient.sleep_for(kAskAgain).ok()) return where;
+    if (!patient.sleep_for(kRetryPeriod).ok()) return where;
   }
 }
 

@@ -17,8 +17,8 @@ class SessionSources final : public apiserver::SessionObserver, public gateway::
  public:
   explicit SessionSources(cluster::NodeSessions& sessions) : sessions_(sessions) {}
 
-  void opened(const apiserver::Identity& who) override { change(who, 1); }
-  void closed(const apiserver::Identity& who) override { change(who, -1); }
+  void opened(const apiserver::Identity& identity) override { change(identity, 1); }
+  void closed(const apiserver::Identity& identity) override { change(identity, -1); }
   void opened(const std::string& node) override { change(identity_of(node), 1); }
   void closed(const std::string& node) override { change(identity_of(node), -1); }
 
@@ -26,14 +26,14 @@ class SessionSources final : public apiserver::SessionObserver, public gateway::
   static apiserver::Identity identity_of(const std::string& node) {
     return {"system:node:" + node, {"system:nodes"}};
   }
-  void change(const apiserver::Identity& who, int by) {
+  void change(const apiserver::Identity& identity, int by) {
     MutexLock lock(mutex_);  // held during notifications, to keep them in order
-    int& open = open_[who.name];
+    int& open = open_[identity.name];
     open += by;
-    if (by > 0 && open == 1) sessions_.opened(who);
+    if (by > 0 && open == 1) sessions_.opened(identity);
     if (by < 0 && open == 0) {
-      open_.erase(who.name);
-      sessions_.closed(who);
+      open_.erase(identity.name);
+      sessions_.closed(identity);
     }
   }
 

@@ -88,21 +88,21 @@ Status rotate(const std::filesystem::path& data_dir, const TokenFlags& flags) {
   TRY(const apiserver::Token made,
       apiserver::rotate_token(fs, data_dir, flags.rotate, expires, system_rng()));
   const std::filesystem::path kubeconfig = kubeconfig_of(data_dir, flags.rotate);
-  bool kept = false;
+  bool in_kubeconfig = false;
   if (!kubeconfig.empty()) {
-    TRY(kept, apiserver::put_token(fs, kubeconfig, made.token));
+    TRY(in_kubeconfig, apiserver::put_token(fs, kubeconfig, made.token));
   }
   if (file) {
     TRY_VOID(file->write(made.token + "\n"));
     TRY_VOID(file->keep());
-  } else if (!kept) {
+  } else if (!in_kubeconfig) {
     std::fprintf(stdout, "%s\n", made.token.c_str());  // alone, for redirection to a file
   }
-  std::fprintf(stderr,
-               "user %s has a new token%s%s; the former token expires within a second%s%s\n",
-               flags.rotate.c_str(), expires ? ", valid until " : "",
-               expires ? meta::format_time(*expires).c_str() : "",
-               kept ? "; the new token is in " : "", kept ? kubeconfig.c_str() : "");
+  std::fprintf(
+      stderr, "user %s has a new token%s%s; the former token expires within a second%s%s\n",
+      flags.rotate.c_str(), expires ? ", valid until " : "",
+      expires ? meta::format_time(*expires).c_str() : "",
+      in_kubeconfig ? "; the new token is in " : "", in_kubeconfig ? kubeconfig.c_str() : "");
   return {};
 }
 
@@ -134,7 +134,7 @@ void add_token_command(Program program) {
                       "the user's kubeconfig of `varda "
                       "up`, else standard output");
   command->add_option("--data-dir", flags->data_dir,
-                      "that of `varda up`; default: $XDG_DATA_HOME/varda");
+                      "data directory of `varda up`; default: $XDG_DATA_HOME/varda");
   command->callback([&chosen, &globals, flags] {
     chosen = [&globals, flags](const Context&) -> Status {
       TRY_VOID(set_up_logs(globals, log::Level::kWarn));

@@ -83,8 +83,8 @@ struct Settings {
 /// kInvalid: `text`, the value of a flag with [NODE=], names a node that is not declared.
 Status check_declared(const std::string& text, const std::string& node,
                       const std::vector<datadir::NodeSpec>& nodes) {
-  const auto is_it = [&](const datadir::NodeSpec& one) { return one.name == node; };
-  if (node.empty() || std::any_of(nodes.begin(), nodes.end(), is_it)) return {};
+  const auto has_name = [&](const datadir::NodeSpec& one) { return one.name == node; };
+  if (node.empty() || std::any_of(nodes.begin(), nodes.end(), has_name)) return {};
   return Error(Code::kInvalid, "\"" + text + "\": there is no node \"" + node + "\"");
 }
 
@@ -116,32 +116,32 @@ Result<NodeAddress> parse_node_address(const std::string& text) {
 /// The values of a flag with [NODE=]. The flag replaces the remembered values, and "off" removes
 /// them. A remembered value may name a node that is no longer declared.
 template <typename Item>
-Result<std::vector<Item>> items_of(const std::vector<std::string>& given,
+Result<std::vector<Item>> items_of(const std::vector<std::string>& values,
                                    const std::vector<std::string>& remembered,
                                    const std::vector<datadir::NodeSpec>& nodes,
                                    Result<Item> (*parse)(const std::string&)) {
   std::vector<Item> out;
-  if (given == std::vector<std::string>{kOff}) return out;
-  for (const std::string& text : given.empty() ? remembered : given) {
+  if (values == std::vector<std::string>{kOff}) return out;
+  for (const std::string& text : values.empty() ? remembered : values) {
     TRY(Item item, parse(text));
-    if (!given.empty()) TRY_VOID(check_declared(text, item.node, nodes));
+    if (!values.empty()) TRY_VOID(check_declared(text, item.node, nodes));
     out.push_back(std::move(item));
   }
   return out;
 }
 
-Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& given,
+Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& values,
                                               const std::vector<std::string>& remembered,
                                               const std::vector<datadir::NodeSpec>& nodes) {
-  TRY(std::vector<NodeAddress> out, items_of(given, remembered, nodes, parse_node_address));
+  TRY(std::vector<NodeAddress> out, items_of(values, remembered, nodes, parse_node_address));
   for (const NodeAddress& one : out) {
-    const Status ours = agent::check_node_address(one.address, agent::PodsListen::kHere);
-    if (ours.ok()) continue;
+    const Status usable = agent::check_node_address(one.address, agent::PodsListen::kOnThisNode);
+    if (usable.ok()) continue;
     return Error(
         Code::kInvalid,
-        ours.error().message() +
-            (given.empty() ? ", which an earlier `varda up` set: give another value, or \"off\""
-                           : ""));
+        usable.error().message() +
+            (values.empty() ? ", which an earlier `varda up` set: give another value, or \"off\""
+                            : ""));
   }
   return out;
 }
@@ -197,8 +197,8 @@ Result<Settings> settings_of(const UpFlags& flags) {
   }
   const fs::path servers = flags.controllers.servers.empty() ? settings.data_dir / "servers.yaml"
                                                              : fs::path(flags.controllers.servers);
-  TRY(const auto servers_there, os::real_file_system().stat(servers));
-  const bool reported = servers_there || !flags.controllers.servers.empty();
+  TRY(const auto servers_file, os::real_file_system().stat(servers));
+  const bool reported = servers_file || !flags.controllers.servers.empty();
   TRY(settings.inference_models,
       model_options(flags.controllers, reported ? servers : fs::path()).context("--servers"));
   settings.limits = flags.limits;
@@ -221,12 +221,12 @@ Result<Settings> settings_of(const UpFlags& flags) {
   settings.download_arguments = arguments_of(download);
   TRY(settings.inference_models.fetch_arguments, allow_source_arguments(download.allow_sources));
   settings.proxy_environment = proxy_environment();
-  const bool given = !flags.listen.empty();
-  settings.listen = given ? flags.listen : "127.0.0.1:6443";
+  const bool has_listen = !flags.listen.empty();
+  settings.listen = has_listen ? flags.listen : "127.0.0.1:6443";
   // With port 0 the last port is tried first, so that kubeconfigs stay valid.
   const bool any = settings.listen.ends_with(":0");
-  if (before && !before->address.empty() && (any || !given)) settings.listen = before->address;
-  settings.listen_elsewhere = any || !given;
+  if (before && !before->address.empty() && (any || !has_listen)) settings.listen = before->address;
+  settings.listen_elsewhere = any || !has_listen;
   // Further nodes know the former address of the gateway.
   const std::string gateway_before = before ? before->gateway : "";
   settings.gateway = flags.gateway.empty()   ? gateway_before
@@ -312,9 +312,9 @@ void end_other_nodes(const Settings& settings, ControlPlane& control_plane) {
     if (wanted) continue;
     const fs::path data = datadir::node_directory(settings.data_dir, name) / "data";
     datadir::end_processes(datadir::agents_of(data), kAgentGrace);
-    if (const auto gone = node::end_containers(data, kContainerGrace); !gone.ok())
+    if (const auto ended = node::end_containers(data, kContainerGrace); !ended.ok())
       log::warn("containers of a removed node still run",
-                {{"node", name}, {"error", gone.error()}});
+                {{"node", name}, {"error", ended.error()}});
     if (const Status forgotten = control_plane.forget_node(name); !forgotten.ok()) {
       log::warn("removed node not deleted from the API server",
                 {{"node", name}, {"error", forgotten.error()}});
@@ -342,7 +342,8 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
   }
 }
 
-void say_ready(const Settings& settings, const ControlPlane& control_plane, os::Detached* parent) {
+void print_ready(const Settings& settings, const ControlPlane& control_plane,
+                 os::Detached* parent) {
   const std::string gateway = control_plane.gateway_address();
   const std::string line = "varda is ready: " + control_plane.url() +
                            (gateway.empty() ? "" : ", gateway https://" + gateway) + ", nodes " +
@@ -362,7 +363,7 @@ Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent
   // An agent would retry for ever; here the user sees the cause.
   if (settings.driver == "containerd") {
     TRY([[maybe_unused]] const std::string version,
-        node::ask_containerd(ctx, settings.containerd_socket).context("--driver containerd"));
+        node::containerd_version(ctx, settings.containerd_socket).context("--driver containerd"));
   }
   if (settings.driver == "process" && ::geteuid() == 0) {
     log::warn(
@@ -419,7 +420,7 @@ Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent
 
   const Status ready = control_plane->wait_for_nodes(ctx.with_timeout(kNodesReady));
   if (ready.ok()) {
-    say_ready(settings, *control_plane, parent);
+    print_ready(settings, *control_plane, parent);
   } else if (!ctx.stopped()) {
     const std::string message = "varda runs at " + control_plane->url() + ", but " +
                                 ready.error().message() + "; `varda down --data-dir " +
@@ -438,12 +439,12 @@ Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent
   for (std::size_t i = 0; i < agents.size(); ++i) {
     stopping.emplace_back([&, i] {
       agents[i]->stop(kAgentGrace);
-      const auto gone = node::end_containers(
+      const auto containers_ended = node::end_containers(
           datadir::node_directory(settings.data_dir, settings.nodes[i].name) / "data",
           kContainerGrace);
-      if (!gone.ok())
+      if (!containers_ended.ok())
         log::warn("containers still run",
-                  {{"node", settings.nodes[i].name}, {"error", gone.error()}});
+                  {{"node", settings.nodes[i].name}, {"error", containers_ended.error()}});
     });
   }
   stopping.clear();  // joins
@@ -481,13 +482,13 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx,
 Status run_down(const Context& ctx, const std::string& flag) {
   TRY(const fs::path data_dir, data_dir_of(flag));
   TRY(const std::optional<datadir::UpState> state, datadir::read_state(data_dir));
-  if (!state) return no_data_of_up(data_dir);
+  if (!state) return no_data_directory(data_dir);
   bool any = false;
   TRY(const std::unique_ptr<os::FileLock> lock, end_control_plane(ctx, data_dir, any));
   // A killed control plane leaves agents and containers.
   auto names = os::real_file_system().list(data_dir / "nodes");
   const std::vector<std::string> left = names.ok() ? *names : std::vector<std::string>();
-  Status go_on;  // all errors: a failure at one node does not stop the others
+  Status failures;  // all errors: a failure at one node does not stop the others
   for (const std::string& name : left) {
     const fs::path data = datadir::node_directory(data_dir, name) / "data";
     const std::vector<os::ProcessId> agents = datadir::agents_of(data);
@@ -495,10 +496,11 @@ Status run_down(const Context& ctx, const std::string& flag) {
     const Result<std::size_t> ended = node::end_containers(data, kContainerGrace);
     any = ended.value_or(0) > 0 || !agents.empty() || any;
     if (ended.ok()) continue;
-    go_on = Error(ended.error().code(), (go_on.ok() ? "" : go_on.error().message() + "\n") +
-                                            "node " + name + ": " + ended.error().message());
+    failures =
+        Error(ended.error().code(), (failures.ok() ? "" : failures.error().message() + "\n") +
+                                        "node " + name + ": " + ended.error().message());
   }
-  if (!go_on.ok()) return go_on;
+  if (!failures.ok()) return failures;
   std::printf(any ? "varda is down\n" : "varda was not running\n");
   return {};
 }
@@ -515,19 +517,18 @@ void add_up_commands(Program program) {
                  "directory for all data; default: $XDG_DATA_HOME/varda");
   up->add_option("--listen", flags->listen,
                  "address of the API server; port 0 takes a free one; default: 127.0.0.1:6443, or "
-                 "that of last time");
+                 "the previous value");
   up->add_option("--gateway", flags->gateway,
                  "address of the gateway for further nodes, as 0.0.0.0:10443; port 0 takes a free "
                  "port, \"off\" disables it; "
                  "default: none, or the previous value");
   up->add_option(
       "--node", flags->nodes,
-      "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
+      "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or the previous nodes");
   up->add_option(
         "--driver", flags->driver,
-        "how pods run: process (programs of this machine: those of varda, of --image, and any that "
-        "a pod's command names) "
-        "or containerd (every image imported there); default: process, or that of last time")
+        "driver of pods: process (programs of this machine) or containerd (imported images); "
+        "default: process, or the previous value")
       ->check(CLI::IsMember({"process", "containerd"}));
   up->add_option("--containerd-socket", flags->containerd_socket,
                  std::string("address of containerd; default: ") + node::kContainerdSocket +
@@ -587,7 +588,7 @@ void add_up_commands(Program program) {
 
   CLI::App* down =
       program.parser.add_subcommand("down", "end `varda up` and everything it started");
-  down->add_option("--data-dir", flags->data_dir, "that of `varda up`");
+  down->add_option("--data-dir", flags->data_dir, "data directory of `varda up`");
   down->callback([&chosen, flags] {
     chosen = [flags](const Context& ctx) { return run_down(ctx, flags->data_dir); };
   });

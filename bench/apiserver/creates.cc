@@ -160,17 +160,17 @@ void add(Report& report, const Results& results, const std::string& protocol, do
          std::chrono::microseconds sync = std::chrono::microseconds(0)) {
   const double one = median(results.one), many = median(results.many);
   report.add({.what = "durable creates, 1 client, " + protocol,
-              .ours = one,
+              .measured = one,
               .reference = loop,
               .unit = "1/s",
               .against = "SQLite loop",
               .ratio = one / loop,
               .aim = "≥ 0.6x",
               .met = one >= 0.6 * loop});
-  report.add({.what = "  p99", .ours = percentile(results.one_ms, 0.99), .unit = "ms"});
+  report.add({.what = "  p99", .measured = percentile(results.one_ms, 0.99), .unit = "ms"});
   const double p99 = percentile(results.many_ms, 0.99);
   report.add({.what = "durable creates, 32 clients, " + protocol,
-              .ours = many,
+              .measured = many,
               .reference = loop,
               .unit = "1/s",
               .against = "SQLite loop",
@@ -180,11 +180,11 @@ void add(Report& report, const Results& results, const std::string& protocol, do
   // A request during a sync waits for the end of that sync and for the next one.
   const bool possible = 2 * sync < std::chrono::milliseconds(5);
   report.add({.what = "  p99",
-              .ours = p99,
+              .measured = p99,
               .unit = "ms",
               .aim = possible ? "< 5 ms" : "",
               .met = !possible || p99 < 5});
-  report.add({.what = "  server CPU for one", .ours = median(results.cpu_us), .unit = "µs"});
+  report.add({.what = "  server CPU for one", .measured = median(results.cpu_us), .unit = "µs"});
 }
 
 // Approximate sync times of a server SSD, a desktop SSD and a memory card. The syncing thread
@@ -209,7 +209,7 @@ void measure_model(Report& report, const std::filesystem::path& dir,
   }
   report.add(
       {.what = "bare SQLite loop, " + name,
-       .ours = median(sqlite),
+       .measured = median(sqlite),
        .reference = 1e6 / median(sync_us),
        .unit = "1/s",
        .against = "its syncs alone, " + std::to_string(std::lround(median(sync_us))) + " µs each",
@@ -236,7 +236,7 @@ void measure_creates(Report& report) {
     take_turn(tls, prefix, over_tls);
   }
   report.add({.what = "bare SQLite loop (WAL, synchronous=FULL, 1 KiB a transaction)",
-              .ours = median(sqlite),
+              .measured = median(sqlite),
               .reference = median(syncs),
               .unit = "1/s",
               .against = "write of 1 KiB + fdatasync",

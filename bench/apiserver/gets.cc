@@ -44,35 +44,35 @@ void measure(Report& report, Security security) {
   }
   const std::string name = std::string("server CPU per GET of one object (") +
                            std::to_string(body.size()) + " bytes), " + (tls ? "TLS" : "plain HTTP");
-  std::vector<double> ours, file, memory;
+  std::vector<double> measured, file, memory;
   if (!Nginx::installed()) {
     for (int i = 0; i < kRounds; ++i)
-      ours.push_back(cpu_per_get(api.endpoint(), api.process(), path));
-    report.add({.what = name, .ours = median(ours), .unit = "µs"});
+      measured.push_back(cpu_per_get(api.endpoint(), api.process(), path));
+    report.add({.what = name, .measured = median(measured), .unit = "µs"});
     if (!tls)
       report.note("nginx is not installed: `bash scripts/deps.sh bench` brings the references.");
     return;
   }
   const Nginx nginx(scratch.path() / "nginx", body, security, scratch.path() / "api" / "pki");
   for (int i = 0; i < kRounds; ++i) {
-    ours.push_back(cpu_per_get(api.endpoint(), api.process(), path));
+    measured.push_back(cpu_per_get(api.endpoint(), api.process(), path));
     file.push_back(cpu_per_get(nginx.endpoint(), nginx.process(), "/object"));
     memory.push_back(cpu_per_get(nginx.endpoint(), nginx.process(), "/memory"));
   }
   report.add({.what = name,
-              .ours = median(ours),
+              .measured = median(measured),
               .reference = median(file),
               .unit = "µs",
               .against = "nginx, a file",
-              .ratio = median(ours) / median(file),
+              .ratio = median(measured) / median(file),
               .aim = "≤ 1.5x",
-              .met = median(ours) <= 1.5 * median(file)});
+              .met = median(measured) <= 1.5 * median(file)});
   report.add({.what = "the same",
-              .ours = median(ours),
+              .measured = median(measured),
               .reference = median(memory),
               .unit = "µs",
               .against = "nginx, `return` of a literal",
-              .ratio = median(ours) / median(memory)});
+              .ratio = median(measured) / median(memory)});
 }
 
 }  // namespace

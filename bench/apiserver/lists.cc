@@ -33,7 +33,7 @@ void measure_list(Report& report, const ApiServer& api, const std::filesystem::p
   Wire wire(api.endpoint().port, Security::kPlain);
   const std::string body(wire.exchange(get, 200));
   std::string copy(body.size(), '\0');
-  Cost ours, reference;
+  Cost measured, reference;
   std::vector<double> copies;
   std::unique_ptr<Nginx> nginx;
   std::unique_ptr<Wire> other;
@@ -43,7 +43,7 @@ void measure_list(Report& report, const ApiServer& api, const std::filesystem::p
     other = std::make_unique<Wire>(nginx->endpoint().port, Security::kPlain);
   }
   for (int round = 0; round < 15; ++round) {
-    once(wire, get, api.process(), ours);
+    once(wire, get, api.process(), measured);
     if (nginx) once(*other, request("GET", "/object", ""), nginx->process(), reference);
     const auto begin = Clock::now();
     std::memcpy(copy.data(), body.data(), body.size());
@@ -52,17 +52,17 @@ void measure_list(Report& report, const ApiServer& api, const std::filesystem::p
   const std::string name = "list of " + std::to_string(count) + " objects (" +
                            std::to_string(body.size() >> 10) + " KiB)";
   report.add({.what = name + ", to its last byte",
-              .ours = median(ours.wall_ms),
+              .measured = median(measured.wall_ms),
               .reference = median(reference.wall_ms),
               .unit = "ms",
               .against = nginx ? "nginx, a file" : "",
-              .ratio = nginx ? median(ours.wall_ms) / median(reference.wall_ms) : 0});
+              .ratio = nginx ? median(measured.wall_ms) / median(reference.wall_ms) : 0});
   report.add({.what = "  server CPU",
-              .ours = median(ours.cpu_ms),
+              .measured = median(measured.cpu_ms),
               .reference = median(copies),
               .unit = "ms",
               .against = "memcpy of its bytes",
-              .ratio = median(ours.cpu_ms) / median(copies)});
+              .ratio = median(measured.cpu_ms) / median(copies)});
 }
 
 std::vector<double> gets(const Endpoint& endpoint, const std::string& name,
@@ -95,14 +95,14 @@ void measure_lists(Report& report) {
     const std::string get = request("GET", kConfigMaps, api.endpoint().token);
     while (!done) (void)wire.exchange(get, 200);
   });
-  const std::vector<double> beside = gets(api.endpoint(), "object-7", time);
+  const std::vector<double> during_lists = gets(api.endpoint(), "object-7", time);
   done = true;
   report.add({.what = "GET p99 while a client lists 10,000 objects without pause",
-              .ours = percentile(beside, 0.99),
+              .measured = percentile(during_lists, 0.99),
               .reference = percentile(alone, 0.99),
               .unit = "ms",
               .against = "p99 without other clients",
-              .ratio = percentile(beside, 0.99) / percentile(alone, 0.99)});
+              .ratio = percentile(during_lists, 0.99) / percentile(alone, 0.99)});
 }
 
 }  // namespace varda::bench

@@ -122,7 +122,7 @@ struct Flow {
   bool lost = false;
 };
 
-Flow ours(const ApiServer& api, int round) {
+Flow api_flow(const ApiServer& api, int round) {
   const Endpoint& endpoint = api.endpoint();
   const std::string name = "watched-" + std::to_string(round);
   const std::string object = config_map(name);
@@ -237,37 +237,37 @@ void measure_watches(Report& report) {
            std::string(wire.exchange(request("GET", path, api.endpoint().token), 200)) + "}";
   }
   const std::string event = "4f0\r\n" + line + "\r\n";
-  std::vector<double> us, them, us_cpu, them_cpu;
+  std::vector<double> measured, bare_rate, measured_cpu, bare_cpu;
   bool lost = false;
   for (int round = 0; round < kRounds; ++round) {
-    const Flow a = ours(api, round);
+    const Flow a = api_flow(api, round);
     const Flow b = bare(event);
-    us.push_back(a.bytes_per_second / (1 << 20));
-    them.push_back(b.bytes_per_second / (1 << 20));
-    us_cpu.push_back(a.cpu_us);
-    them_cpu.push_back(b.cpu_us);
+    measured.push_back(a.bytes_per_second / (1 << 20));
+    bare_rate.push_back(b.bytes_per_second / (1 << 20));
+    measured_cpu.push_back(a.cpu_us);
+    bare_cpu.push_back(b.cpu_us);
     lost = lost || a.lost;
     if (b.lost) die("the bare sender lost events: the measurement is wrong");
   }
   report.add({.what = "1 writer, 1,000 watchers, 1 KiB events, all received",
-              .ours = median(us),
-              .reference = median(them),
+              .measured = median(measured),
+              .reference = median(bare_rate),
               .unit = "MiB/s",
               .against = "socket writes of the same bytes",
-              .ratio = median(us) / median(them),
+              .ratio = median(measured) / median(bare_rate),
               .aim = "≥ 0.3x",
-              .met = median(us) >= 0.3 * median(them)});
+              .met = median(measured) >= 0.3 * median(bare_rate)});
   report.add({.what = "  events lost or out of order",
-              .ours = lost ? 1.0 : 0.0,
+              .measured = lost ? 1.0 : 0.0,
               .unit = "(1: some)",
               .aim = "0",
               .met = !lost});
   report.add({.what = "  server CPU for one event to one watcher",
-              .ours = median(us_cpu),
-              .reference = median(them_cpu),
+              .measured = median(measured_cpu),
+              .reference = median(bare_cpu),
               .unit = "µs",
               .against = "socket write",
-              .ratio = median(us_cpu) / median(them_cpu)});
+              .ratio = median(measured_cpu) / median(bare_cpu)});
 }
 
 }  // namespace varda::bench

@@ -58,10 +58,10 @@ class Cloud {
 
  private:
   std::string obey(const std::string& line) {
-    char word[64] = "";
+    char command[64] = "";
     long number = 0;
-    std::sscanf(line.c_str(), "%63s %ld", word, &number);
-    const std::string what = word;
+    std::sscanf(line.c_str(), "%63s %ld", command, &number);
+    const std::string what = command;
     if (what == "make") return make(static_cast<std::size_t>(number));
     if (what == "up") return up();
     if (what == "down") return down();
@@ -159,19 +159,19 @@ class Remote {
  public:
   /// Must run before this process starts threads.
   explicit Remote(const net::KeyPair& ca) {
-    int there[2], back[2];
-    if (::pipe(there) != 0 || ::pipe(back) != 0) die("no pipe");
+    int requests[2], back[2];
+    if (::pipe(requests) != 0 || ::pipe(back) != 0) die("no pipe");
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::close(there[1]);
+      ::close(requests[1]);
       ::close(back[0]);
-      Cloud(there[0], back[1], ca).serve();
+      Cloud(requests[0], back[1], ca).serve();
       std::exit(0);
     }
-    ::close(there[0]);
+    ::close(requests[0]);
     ::close(back[1]);
-    out_ = ::fdopen(there[1], "w");
+    out_ = ::fdopen(requests[1], "w");
     in_ = ::fdopen(back[0], "r");
   }
   ~Remote() {
@@ -179,7 +179,7 @@ class Remote {
     ::waitpid(pid_, nullptr, 0);
     std::fclose(in_);
   }
-  std::string ask(const std::string& line) {
+  std::string call(const std::string& line) {
     std::fprintf(out_, "%s\n", line.c_str());
     std::fflush(out_);
     char answer[256];
@@ -188,10 +188,10 @@ class Remote {
     while (!text.empty() && text.back() == '\n') text.pop_back();
     return text;
   }
-  void tell(const std::string& line) {
-    if (const std::string answer = ask(line); answer != "ok") die(line + ": " + answer);
+  void command_cloud(const std::string& line) {
+    if (const std::string answer = call(line); answer != "ok") die(line + ": " + answer);
   }
-  double number(const std::string& line) { return std::strtod(ask(line).c_str(), nullptr); }
+  double number(const std::string& line) { return std::strtod(call(line).c_str(), nullptr); }
 
  private:
   pid_t pid_ = 0;
@@ -203,9 +203,9 @@ void run(std::size_t agents, double storm_aim, Report& report) {
   const net::KeyPair ca = net::make_ca("edge", std::chrono::hours(24)).value();
   Remote cloud(ca);
   const std::string count = std::to_string(agents);
-  cloud.tell("make " + count);
+  cloud.command_cloud("make " + count);
   const double before = cloud.number("rss");
-  const std::string address = cloud.ask("up");
+  const std::string address = cloud.call("up");
   Swarm swarm({.agents = agents, .address = address, .ca = ca});
   const auto all_watch = [&] { return swarm.counts("").watching == agents; };
   const auto all_reported = [&](const std::string& target) {
@@ -217,14 +217,15 @@ void run(std::size_t agents, double storm_aim, Report& report) {
   double cpu = cloud.number("cpu"), own_cpu = swarm.cpu_seconds();
   swarm.start();
   const double first = swarm.wait("the first connections", std::chrono::seconds(120), all_watch);
-  report.add({.what = "first connections" + of, .ours = first, .unit = "s"});
-  report.add({.what = "  processor time, cloud", .ours = cloud.number("cpu") - cpu, .unit = "s"});
+  report.add({.what = "first connections" + of, .measured = first, .unit = "s"});
   report.add(
-      {.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
+      {.what = "  processor time, cloud", .measured = cloud.number("cpu") - cpu, .unit = "s"});
+  report.add(
+      {.what = "  processor time, agents", .measured = swarm.cpu_seconds() - own_cpu, .unit = "s"});
   const double idle = (cloud.number("rss") - before) / static_cast<double>(agents) / 1024;
   report.add(
       {.what = "memory of the gateway for one idle agent, TLS and its EdgeNode included" + of,
-       .ours = idle,
+       .measured = idle,
        .unit = "KiB",
        .aim = "≤ 40",
        .met = idle <= 40});
@@ -233,45 +234,47 @@ void run(std::size_t agents, double storm_aim, Report& report) {
   cpu = cloud.number("cpu");
   ::sleep(10);
   report.add({.what = "processor time of the gateway for 10 s while idle" + of,
-              .ours = cloud.number("cpu") - cpu,
+              .measured = cloud.number("cpu") - cpu,
               .unit = "s"});
 
-  cloud.tell("want 1");
+  cloud.command_cloud("want 1");
   const double reported =
       swarm.wait("news", std::chrono::seconds(120), [&] { return all_reported("1"); });
   report.add({.what = "from the last change of all EdgeNodes to every report stored" + of,
-              .ours = reported,
+              .measured = reported,
               .unit = "s"});
 
-  cloud.tell("down");
+  cloud.command_cloud("down");
   cpu = cloud.number("cpu");
   own_cpu = swarm.cpu_seconds();
-  cloud.ask("up");
+  cloud.call("up");
   const double storm = swarm.wait("the storm", std::chrono::seconds(120), all_watch);
   report.add({.what = "storm after a restart: all watch again" + of,
-              .ours = storm,
+              .measured = storm,
               .unit = "s",
               .aim = "< " + std::to_string(static_cast<int>(storm_aim)),
               .met = storm < storm_aim});
-  report.add({.what = "  processor time, cloud", .ours = cloud.number("cpu") - cpu, .unit = "s"});
   report.add(
-      {.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
+      {.what = "  processor time, cloud", .measured = cloud.number("cpu") - cpu, .unit = "s"});
+  report.add(
+      {.what = "  processor time, agents", .measured = swarm.cpu_seconds() - own_cpu, .unit = "s"});
 
-  cloud.tell("down");
-  cloud.tell("want 2");
+  cloud.command_cloud("down");
+  cloud.command_cloud("want 2");
   cpu = cloud.number("cpu");
   own_cpu = swarm.cpu_seconds();
-  cloud.ask("up");
+  cloud.call("up");
   const double work = swarm.wait("the storm with work", std::chrono::seconds(120),
                                  [&] { return all_watch() && all_reported("2"); });
   report.add({.what = "storm with work that changed meanwhile: all watch, every report stored" + of,
-              .ours = work,
+              .measured = work,
               .unit = "s",
               .aim = "< " + std::to_string(static_cast<int>(storm_aim)),
               .met = work < storm_aim});
-  report.add({.what = "  processor time, cloud", .ours = cloud.number("cpu") - cpu, .unit = "s"});
   report.add(
-      {.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
+      {.what = "  processor time, cloud", .measured = cloud.number("cpu") - cpu, .unit = "s"});
+  report.add(
+      {.what = "  processor time, agents", .measured = swarm.cpu_seconds() - own_cpu, .unit = "s"});
   const auto end = swarm.counts("2");
   if (end.anonymous != 0) die("agents saw objects of others");
   std::fprintf(stderr,

@@ -31,7 +31,7 @@ constexpr std::size_t kReportsMax = 2000;
 /// One request on a separate connection. Belongs to the reactor's thread.
 class Exchange final : public Reactor::Listener {
  public:
-  struct Told {
+  struct Callbacks {
     std::function<void(int status)> header;
     std::function<void(std::string_view line)> line;
     /// Returns the next request for the same connection, or "" to close it. `whole` is false if the
@@ -39,8 +39,8 @@ class Exchange final : public Reactor::Listener {
     std::function<std::string(bool whole)> end;
   };
   Exchange(Reactor& reactor, const net::internal::Address& address, const TlsContext& tls,
-           std::string request, Told reported)
-      : told_(std::move(reported)),
+           std::string request, Callbacks callbacks)
+      : callbacks_(std::move(callbacks)),
         out_(std::move(request)),
         parser_(Parser::create(Parser::Kind::kResponse, {})) {
     auto fd = net::internal::start_connect(address);
@@ -104,22 +104,22 @@ class Exchange final : public Reactor::Listener {
       const std::size_t used = parser_->feed(in_);
       in_.erase(0, used);
       if (parser_->error_status() != 0) return end(false), false;
-      if (parser_->header_done() && !told_header_) {
-        told_header_ = true;
-        told_.header(parser_->message().status);
+      if (parser_->header_done() && !header_reported_) {
+        header_reported_ = true;
+        callbacks_.header(parser_->message().status);
       }
       lines_ += parser_->message().body;
       parser_->message().body.clear();
       for (std::size_t line; (line = lines_.find('\n')) != std::string::npos;
            lines_.erase(0, line + 1)) {
-        told_.line(std::string_view(lines_).substr(0, line));
+        callbacks_.line(std::string_view(lines_).substr(0, line));
       }
       if (parser_->done()) {
-        std::string next = told_.end(true);
+        std::string next = callbacks_.end(true);
         if (next.empty()) return false;
         // As in real clients, the next watch reuses the connection of a watch that ended normally.
         out_ = std::move(next);
-        told_header_ = false;
+        header_reported_ = false;
         parser_->reset();
         phase_ = Phase::kSend;
         return true;
@@ -130,15 +130,15 @@ class Exchange final : public Reactor::Listener {
     if (lines_.empty()) lines_ = std::string();
     return true;
   }
-  void end(bool whole) { (void)told_.end(whole); }
+  void end(bool whole) { (void)callbacks_.end(whole); }
 
-  Told told_;
+  Callbacks callbacks_;
   std::string out_, in_, lines_;
   std::unique_ptr<Parser> parser_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Reactor::Watch> watch_;
   Phase phase_ = Phase::kConnect;
-  bool told_header_ = false;
+  bool header_reported_ = false;
   bool failed_ = false;
 };
 
@@ -148,8 +148,8 @@ struct Swarm::Impl {
   struct Agent {
     std::string name;
     TlsContext tls;
-    std::string version;  // start of the next watch
-    std::string reported, reported;
+    std::string version;           // start of the next watch
+    std::string target, reported;  // of the work list, and as last reported
     milliseconds backoff{200}, report_backoff{200};
     bool watching = false, reporting = false;
     SteadyTime began;
@@ -223,14 +223,14 @@ struct Swarm::Impl {
   void watch(Agent& agent) {
     agent.watch = std::make_unique<Exchange>(
         *reactor, address, agent.tls, watch_request(agent),
-        Exchange::Told{[this, &agent](int status) {
-                         agent.status = status;
-                         agent.watching = status == 200;
-                         ++(status == 200 ? now_.watches : now_.refused);
-                         if (status == 410) agent.version.clear();
-                       },
-                       [this, &agent](std::string_view line) { event(agent, line); },
-                       [this, &agent](bool whole) { return watch_ended(agent, whole); }});
+        Exchange::Callbacks{[this, &agent](int status) {
+                              agent.status = status;
+                              agent.watching = status == 200;
+                              ++(status == 200 ? now_.watches : now_.refused);
+                              if (status == 410) agent.version.clear();
+                            },
+                            [this, &agent](std::string_view line) { event(agent, line); },
+                            [this, &agent](bool whole) { return watch_ended(agent, whole); }});
     if (agent.watch->failed()) (void)watch_ended(agent, false);
   }
   void event(Agent& agent, std::string_view line) {
@@ -247,7 +247,7 @@ struct Swarm::Impl {
     if (type == "BOOKMARK") return;
     if (object.at("metadata/name").as_string() != agent.name) ++now_.anonymous;
     for (const codec::Json& model : object.at("spec/models").as_array())
-      agent.reported = model["target"].as_string();
+      agent.target = model["target"].as_string();
     report(agent);
   }
   std::string watch_ended(Agent& agent, bool whole) {
@@ -264,7 +264,7 @@ struct Swarm::Impl {
 
   // Real agents are separate processes; here all sockets share one table of descriptors.
   void report(Agent& agent) {
-    if (agent.reporting || agent.reported == agent.reported) return;
+    if (agent.reporting || agent.target == agent.reported) return;
     agent.reporting = true;
     if (reports < kReportsMax) {
       send(agent);
@@ -282,32 +282,33 @@ struct Swarm::Impl {
   }
   void send(Agent& agent) {
     ++reports;
-    const std::string body = "{\"status\":{\"agentVersion\":\"" + agent.reported + "\"}}";
+    const std::string body = "{\"status\":{\"agentVersion\":\"" + agent.target + "\"}}";
     const auto status = std::make_shared<int>(0);
     agent.report = std::make_unique<Exchange>(
         *reactor, address, agent.tls,
         head("PATCH", agent, "/apis/edgeai.io/v1alpha1/edgenodes/" + agent.name + "/status") +
             "Content-Type: application/merge-patch+json\r\nContent-Length: " +
             std::to_string(body.size()) + "\r\n\r\n" + body,
-        Exchange::Told{[this, status](int code) {
-                         *status = code;
-                         if (code != 200) ++now_.refused;
-                       },
-                       [](std::string_view) {},
-                       [this, &agent, status, said = agent.reported](bool whole) {
-                         const bool taken = whole && *status == 200;
-                         if (!whole) ++now_.broken;
-                         dead.push_back(std::move(agent.report));
-                         report_over(agent);
-                         if (taken) {
-                           agent.reported = said;
-                           agent.report_backoff = milliseconds(200);
-                           report(agent);
-                         } else {
-                           after(jittered(agent.report_backoff), [this, &agent] { report(agent); });
-                         }
-                         return std::string();
-                       }});
+        Exchange::Callbacks{[this, status](int code) {
+                              *status = code;
+                              if (code != 200) ++now_.refused;
+                            },
+                            [](std::string_view) {},
+                            [this, &agent, status, sent = agent.target](bool whole) {
+                              const bool taken = whole && *status == 200;
+                              if (!whole) ++now_.broken;
+                              dead.push_back(std::move(agent.report));
+                              report_over(agent);
+                              if (taken) {
+                                agent.reported = sent;
+                                agent.report_backoff = milliseconds(200);
+                                report(agent);
+                              } else {
+                                after(jittered(agent.report_backoff),
+                                      [this, &agent] { report(agent); });
+                              }
+                              return std::string();
+                            }});
     if (agent.report->failed()) {
       dead.push_back(std::move(agent.report));
       report_over(agent);
@@ -322,7 +323,7 @@ struct Swarm::Impl {
     by_target.clear();
     for (const Agent& agent : agents) {
       if (agent.watching) ++shown.watching;
-      if (agent.reported == agent.reported) ++by_target[agent.reported];
+      if (agent.target == agent.reported) ++by_target[agent.target];
     }
   }
 

@@ -215,7 +215,7 @@ void measure(Report& report, const std::string& what, const Fill& little, const 
     // For a slow model the figure would measure the model.
     if (!aims_above) {
       report.add({.what = what + ": the edge answers, " + share,
-                  .ours = of[2],
+                  .measured = of[2],
                   .reference = of[1],
                   .unit = "µs",
                   .against = "the same without tiers",
@@ -226,7 +226,7 @@ void measure(Report& report, const std::string& what, const Fill& little, const 
     for (const std::size_t i : {std::size_t{3}, std::size_t{4}}) {
       report.add({.what = what + ": the cloud answers, " +
                           (i == 3 ? "passed on before inference, " : "after it, ") + share,
-                  .ours = of[i],
+                  .measured = of[i],
                   .reference = of[0],
                   .unit = "µs",
                   .against = "the cloud, directly",

@@ -144,7 +144,7 @@ ApiServer::ApiServer(const fs::path& data_dir, Security security, std::chrono::m
 
 namespace {
 
-void say_port(int port) {
+void write_port(int port) {
   std::printf("listens on port %d \n", port);
   std::fflush(stdout);
 }
@@ -167,7 +167,7 @@ int serve_tls(const fs::path& data_dir) {
   options.data_dir = data_dir;
   options.listen = "127.0.0.1:0";
   options.ready = [](const std::string& url, const os::Path&) {
-    say_port(std::atoi(url.c_str() + url.rfind(':') + 1));
+    write_port(std::atoi(url.c_str() + url.rfind(':') + 1));
   };
   const Status served = apiserver::run_standalone(Context(stop.get_token()), std::move(options));
   if (!served.ok()) die(served.error().message());
@@ -190,7 +190,7 @@ int serve_plain(const fs::path& data_dir) {
   const auto front = need(
       net::Server::create({.listen = "127.0.0.1:0", .tls = std::nullopt}, server->pool_handler()),
       "listen");
-  say_port(front->port());
+  write_port(front->port());
   wait_for_termination();
   front->drain();
   server->stop();

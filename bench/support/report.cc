@@ -37,13 +37,13 @@ void Report::print(const std::string& file) const {
     const std::string reference =
         figure.against.empty() ? "" : shown(figure.reference) + " (" + figure.against + ")";
     std::printf("| %s | %s | %s | %s | %s | %s | %s |\n", figure.what.c_str(),
-                shown(figure.ours).c_str(), reference.c_str(), figure.unit.c_str(),
+                shown(figure.measured).c_str(), reference.c_str(), figure.unit.c_str(),
                 figure.ratio > 0 ? (shown(figure.ratio) + "x").c_str() : "", figure.aim.c_str(),
                 figure.aim.empty() ? ""
                 : figure.met       ? "yes"
                                    : "**no**");
-    codec::Json row =
-        codec::Json::object({{"what", figure.what}, {"ours", figure.ours}, {"unit", figure.unit}});
+    codec::Json row = codec::Json::object(
+        {{"what", figure.what}, {"ours", figure.measured}, {"unit", figure.unit}});
     if (!figure.against.empty()) {
       row.set("reference", figure.reference);
       row.set("against", figure.against);

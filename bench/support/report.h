@@ -8,11 +8,11 @@ namespace varda::bench {
 
 struct Figure {
   std::string what;
-  double ours = 0;
+  double measured = 0;
   double reference = 0;  // 0: none
   std::string unit;      // of both values
   std::string against;   // description of the reference
-  double ratio = 0;      // `ours` relative to the reference, as in the aim; 0: none
+  double ratio = 0;      // `measured` relative to the reference, as in the aim; 0: none
   std::string aim;       // "≤ 1.5x"; "": no aim
   bool met = true;
 };

@@ -119,9 +119,9 @@ void set_host(const varda_engine_host* host) { host_services = host; }
 
 std::string take(OrtStatus* status) {
   if (status == nullptr) return "";
-  std::string words = library().api->GetErrorMessage(status);
+  std::string message = library().api->GetErrorMessage(status);
   library().api->ReleaseStatus(status);
-  return words.empty() ? "ONNX Runtime gave no reason" : words;
+  return message.empty() ? "ONNX Runtime gave no reason" : message;
 }
 
 }  // namespace varda_onnxruntime

@@ -60,7 +60,7 @@ constexpr std::string_view kOrtFormat = "ORTM";  // identifier of its flatbuffer
 /// Iterates over the fields of one message in protobuf's wire format.
 class Fields {
  public:
-  explicit Fields(std::string_view bytes) : rest_(bytes) {}
+  explicit Fields(std::string_view bytes) : remaining_(bytes) {}
 
   struct Field {
     std::uint32_t number = 0;
@@ -68,7 +68,7 @@ class Fields {
   };
   /// Empty: the end, or a malformed field.
   std::optional<Field> next() {
-    if (rest_.empty()) return std::nullopt;
+    if (remaining_.empty()) return std::nullopt;
     const auto tag = varint();
     // Protobuf drops the bits above the 32nd, and would see another field here.
     if (!tag || *tag >> 32 != 0) return fail();
@@ -80,9 +80,9 @@ class Fields {
         return skip(8) ? std::optional(out) : fail();
       case 2: {
         const auto length = varint();
-        if (!length || *length > rest_.size()) return fail();
-        out.bytes = rest_.substr(0, *length);
-        rest_.remove_prefix(*length);
+        if (!length || *length > remaining_.size()) return fail();
+        out.bytes = remaining_.substr(0, *length);
+        remaining_.remove_prefix(*length);
         return out;
       }
       case 5:
@@ -99,23 +99,23 @@ class Fields {
     return std::nullopt;
   }
   bool skip(std::size_t count) {
-    if (rest_.size() < count) return false;
-    rest_.remove_prefix(count);
+    if (remaining_.size() < count) return false;
+    remaining_.remove_prefix(count);
     return true;
   }
   std::optional<std::uint64_t> varint() {
     std::uint64_t value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
-      if (rest_.empty()) return std::nullopt;
-      const auto byte = static_cast<unsigned char>(rest_.front());
-      rest_.remove_prefix(1);
+      if (remaining_.empty()) return std::nullopt;
+      const auto byte = static_cast<unsigned char>(remaining_.front());
+      remaining_.remove_prefix(1);
       if (shift < 64) value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
     return std::nullopt;
   }
 
-  std::string_view rest_;
+  std::string_view remaining_;
   bool broken_ = false;
 };
 

@@ -18,8 +18,8 @@ using varda_onnxruntime::library;
 using varda_onnxruntime::take;
 
 struct Pair {
-  std::int32_t ours;
-  ONNXTensorElementDataType theirs;
+  std::int32_t varda;
+  ONNXTensorElementDataType onnx;
 };
 constexpr std::array<Pair, 14> kTypes = {{
     {VARDA_DTYPE_BOOL, ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL},
@@ -38,16 +38,16 @@ constexpr std::array<Pair, 14> kTypes = {{
     {VARDA_DTYPE_BF16, ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16},
 }};
 
-std::int32_t ours(ONNXTensorElementDataType type) {
+std::int32_t varda_type(ONNXTensorElementDataType type) {
   for (const Pair& pair : kTypes) {
-    if (pair.theirs == type) return pair.ours;
+    if (pair.onnx == type) return pair.varda;
   }
   return 0;
 }
 
-ONNXTensorElementDataType theirs(std::int32_t dtype) {
+ONNXTensorElementDataType onnx_type(std::int32_t dtype) {
   for (const Pair& pair : kTypes) {
-    if (pair.ours == dtype) return pair.theirs;
+    if (pair.varda == dtype) return pair.onnx;
   }
   return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
 }
@@ -159,7 +159,7 @@ std::int32_t describe_place(OrtSession* session, Side side, std::size_t index,
   if (tensor == nullptr) return VARDA_ENGINE_OK;  // a sequence or map: dtype stays 0
   ONNXTensorElementDataType element = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
   ORT_TRY(api.GetTensorElementType(tensor, &element));
-  place.dtype = ours(element);
+  place.dtype = varda_type(element);
   std::size_t rank = 0;
   ORT_TRY(api.GetDimensionsCount(tensor, &rank));
   place.dims.resize(rank);
@@ -203,8 +203,9 @@ std::int32_t input_value(const OrtMemoryInfo* memory, const varda_engine_tensor&
                          std::string& problem) {
   if (in.dtype == VARDA_DTYPE_BYTES) return string_value(in, out, problem);
   // The input is only read; the API lacks the const.
-  ORT_TRY(library().api->CreateTensorWithDataAsOrtValue(
-      memory, const_cast<void*>(in.data), in.size_bytes, in.dims, in.rank, theirs(in.dtype), out));
+  ORT_TRY(library().api->CreateTensorWithDataAsOrtValue(memory, const_cast<void*>(in.data),
+                                                        in.size_bytes, in.dims, in.rank,
+                                                        onnx_type(in.dtype), out));
   return VARDA_ENGINE_OK;
 }
 
@@ -244,7 +245,7 @@ std::int32_t output_tensor(varda_engine_result& result, std::size_t index, varda
   ORT_TRY(api.GetDimensions(info.get(), result.dims[index].data(), rank));
   std::size_t count = 0;
   ORT_TRY(api.GetTensorShapeElementCount(info.get(), &count));
-  out.dtype = ours(element);
+  out.dtype = varda_type(element);
   out.rank = static_cast<std::uint32_t>(rank);
   out.dims = result.dims[index].data();
   if (out.dtype == VARDA_DTYPE_BYTES) {

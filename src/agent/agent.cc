@@ -42,10 +42,10 @@ Status check(const Options& options) {
 /// others.
 std::function<Result<std::unique_ptr<os::ReadableTree>>()> tree_below(std::vector<os::Path> roots) {
   return [roots = std::move(roots)] {
-    std::vector<os::Path> there;
+    std::vector<os::Path> openable;
     for (const os::Path& root : roots)
-      if (os::open_readable_tree({root}).ok()) there.push_back(root);
-    return os::open_readable_tree(there);
+      if (os::open_readable_tree({root}).ok()) openable.push_back(root);
+    return os::open_readable_tree(openable);
   };
 }
 
@@ -75,15 +75,15 @@ class AgentImpl final : public Agent {
 
   const std::string& node_address() const override { return address_; }
   std::string reported_address() const {
-    const bool kept_back = options_.reporter == meta::Reporter::kAnotherMachine &&
-                           meta::address_scope(address_) == meta::AddressScope::kLoopback;
-    return kept_back ? "" : address_;
+    const bool withheld = options_.reporter == meta::Reporter::kAnotherMachine &&
+                          meta::address_scope(address_) == meta::AddressScope::kLoopback;
+    return withheld ? "" : address_;
   }
 
-  Status run(const Context& given) override {
+  Status run(const Context& outer) override {
     // A deadline stops the agent like a stop request. Internally only the stop token matters.
     std::stop_source stop;
-    const std::stop_callback linked(given.stop_token(), [&stop] { stop.request_stop(); });
+    const std::stop_callback linked(outer.stop_token(), [&stop] { stop.request_stop(); });
     const Context ctx(stop.get_token());
     log::info("agent started", {{"node", options_.node_name},
                                 {"address", address_},
@@ -93,10 +93,10 @@ class AgentImpl final : public Agent {
     if (runner_) {
       threads.emplace_back([this, &ctx] {
         if (Status status = runner_->run(ctx); !status.ok() && !ctx.done())
-          log::error("the pod runner ended", {{"error", status.error()}});
+          log::error("pod runner failed, pods are not managed", {{"error", status.error()}});
       });
     }
-    (void)given.sleep_until(SteadyTime::max());  // blocks until the stop request or deadline
+    (void)outer.sleep_until(SteadyTime::max());  // blocks until the stop request or deadline
     stop.request_stop();
     threads.clear();
     worker_ports_.reset();  // all requests are answered by now

@@ -546,7 +546,7 @@ TEST_F(AgentTest, RunnerRegistersNodeRunsPodsAndDeletesEndedPods) {
 }
 
 TEST_F(AgentTest, InvalidOptionIsNamedInError) {
-  for (const auto& [spoil, says] :
+  for (const auto& [spoil, message] :
        std::vector<std::pair<std::function<void(Options&)>, std::string>>{
            {[](Options& o) { o.node_name = "No Name"; }, "node name"},
            {[](Options& o) { o.data_directory = "relative"; }, "data directory"},
@@ -557,9 +557,9 @@ TEST_F(AgentTest, InvalidOptionIsNamedInError) {
     options.data_directory = data / "other";
     spoil(options);
     const auto agent_or = Agent::open(std::move(options), *client, *http);
-    ASSERT_FALSE(agent_or.ok()) << says;
+    ASSERT_FALSE(agent_or.ok()) << message;
     EXPECT_EQ(agent_or.error().code(), Code::kInvalid);
-    EXPECT_NE(agent_or.error().message().find(says), std::string::npos) << agent_or.error();
+    EXPECT_NE(agent_or.error().message().find(message), std::string::npos) << agent_or.error();
   }
 }
 

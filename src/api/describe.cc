@@ -221,13 +221,13 @@ ReadOutcome read_struct(const TypeInfo& info, void* object, const Json& json) {
     }
   }
   if (!info.unknown) return {};
-  Json rest;
+  Json unknown;
   for (const auto& [name, value] : json.as_object()) {
     const bool known = std::any_of(info.slots.begin(), info.slots.end(),
                                    [&name = name](const Slot& slot) { return slot.name == name; });
-    if (!known) rest.set(name, value);
+    if (!known) unknown.set(name, value);
   }
-  const_cast<Json&>(info.unknown(object)) = std::move(rest);
+  const_cast<Json&>(info.unknown(object)) = std::move(unknown);
   return {};
 }
 

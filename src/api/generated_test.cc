@@ -51,10 +51,11 @@ TEST(Generated, NoGeneratedFileIsOrphaned) {
   const auto files = generated();
   for (const char* folder : {"deploy/crds", "docs/reference"}) {
     for (const auto& entry : fs::directory_iterator(fs::path(VARDA_SOURCE_DIR) / folder)) {
-      const bool ours =
+      const bool generated =
           // The folder also has handwritten pages.
           read(entry.path()).find("Generated from src/api") != std::string::npos;
-      EXPECT_TRUE(!ours || files.contains(entry.path())) << entry.path() << " belongs to no kind";
+      EXPECT_TRUE(!generated || files.contains(entry.path()))
+          << entry.path() << " belongs to no kind";
     }
   }
 }

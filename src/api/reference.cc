@@ -104,13 +104,13 @@ void write_section(const Section& section, std::string& out, std::deque<Section>
   out += "\n";
   if (!section.schema->rules.empty()) {
     out += "Rules:\n\n| field | rule |\n|---|---|\n";
-    std::set<std::string> said;  // several values of a member may have the same rule
+    std::set<std::string> written;  // several values of a member may have the same rule
     for (const Rule& rule : section.schema->rules) {
       const std::string line = "| " +
                                (rule.field_path.empty() ? std::string("`metadata.name`")
                                                         : code(rule.field_path.substr(1))) +
                                " | " + rule.message + " |\n";
-      if (said.insert(line).second) out += line;
+      if (written.insert(line).second) out += line;
     }
     out += "\n";
   }

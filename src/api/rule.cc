@@ -207,15 +207,15 @@ Rule any_required(std::vector<Member> members, std::string_view why) {
   return rule;
 }
 
-Rule forbidden_with(Member member, std::vector<Member> beside, std::string_view why) {
+Rule forbidden_with(Member member, std::vector<Member> others, std::string_view why) {
   Rule rule;
-  rule.cel = "!(" + cel_is_set(member) + ") || !(" + cel_any_set(beside) + ")";
+  rule.cel = "!(" + cel_is_set(member) + ") || !(" + cel_any_set(others) + ")";
   rule.message = std::string(why);
   rule.reason = "FieldValueForbidden";
   rule.field_path = "." + member.name;
-  rule.check = [member, beside = std::move(beside),
+  rule.check = [member, others = std::move(others),
                 message = rule.message](const Json& self) -> std::vector<Violation> {
-    if (!is_set(self, member) || !any_set(self, beside)) return {};
+    if (!is_set(self, member) || !any_set(self, others)) return {};
     return {{"FieldValueForbidden", "." + member.name, "Forbidden: " + message}};
   };
   return rule;

@@ -42,8 +42,8 @@ Rule any_required_when(std::vector<Member> members, std::string_view when, std::
                        std::string_view why);
 /// One of the members must be set. The cause names the first member.
 Rule any_required(std::vector<Member> members, std::string_view why);
-/// `member` must not be set while one of `beside` is.
-Rule forbidden_with(Member member, std::vector<Member> beside, std::string_view why);
+/// `member` must not be set while one of `others` is.
+Rule forbidden_with(Member member, std::vector<Member> others, std::string_view why);
 /// `member` must not be set if `when` equals `value`.
 Rule forbidden_when(Member member, std::string_view when, std::string_view value,
                     std::string_view why);

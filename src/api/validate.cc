@@ -62,13 +62,13 @@ Validator::Validator(const Schema& schema)
     : schema_(schema), compiled_(schema::compile(to_openapi(schema)).value()) {}
 
 std::vector<StatusCause> Validator::validate(const Json& value, std::string_view path) const {
-  Json given = value;
-  drop_nulls(given);
+  Json checked = value;
+  drop_nulls(checked);
   std::vector<StatusCause> causes =
-      schema::validate(*compiled_, given, {.old = nullptr, .field = std::string(path)});
-  for (StatusCause& cause : schema::validate_lists(*compiled_, given, path))
+      schema::validate(*compiled_, checked, {.old = nullptr, .field = std::string(path)});
+  for (StatusCause& cause : schema::validate_lists(*compiled_, checked, path))
     causes.push_back(std::move(cause));
-  check_rules(schema_, given, std::string(path), causes);
+  check_rules(schema_, checked, std::string(path), causes);
   if (causes.size() > kCausesMax) causes.resize(kCausesMax);
   return causes;
 }

@@ -176,7 +176,7 @@ TEST(Credentials, KeysAreReadAndMissingKeysAreNamed) {
   ASSERT_TRUE(s3.ok());
   EXPECT_EQ(s3->region + s3->endpoint, "re");
   EXPECT_TRUE(parse({{"ca.crt", "pem"}}).ok());
-  for (const auto& [keys, says] :
+  for (const auto& [keys, message] :
        std::vector<std::pair<std::map<std::string, std::string>, std::string>>{
            {{}, "none of the keys"},
            {{{"other", "hush"}}, "none of the keys"},
@@ -185,8 +185,8 @@ TEST(Credentials, KeysAreReadAndMissingKeysAreNamed) {
            {{{"token", "hush\r\nX-Injected: 1"}}, "line break"},
            {{{"username", "hu:sh"}, {"password", "p"}}, "colon"}}) {
     const auto refused = parse_credentials(keys);
-    ASSERT_FALSE(refused.ok()) << says;
-    EXPECT_NE(refused.error().message().find(says), std::string::npos) << refused.error();
+    ASSERT_FALSE(refused.ok()) << message;
+    EXPECT_NE(refused.error().message().find(message), std::string::npos) << refused.error();
     EXPECT_EQ(refused.error().message().find("hush"), std::string::npos);
   }
 }

@@ -207,9 +207,9 @@ class Life {
   }
 
   void install(int archive) {
-    if (const auto there = owed_.artifacts.find(archive);
-        there != owed_.artifacts.end() && !there->second)
-      owed_.artifacts.erase(there);
+    if (const auto existing = owed_.artifacts.find(archive);
+        existing != owed_.artifacts.end() && !existing->second)
+      owed_.artifacts.erase(existing);
     serve(archive);
     CHECK(store_->ensure(kForever, request_of(archive)).ok());
     owed_.artifacts[archive] = true;
@@ -255,8 +255,8 @@ class Life {
                              [&](const auto& version) { return version.second.contains(archive); });
         });
     if (shown) return;
-    const bool there = owed_.artifacts.contains(archive) && owed_.artifacts[archive];
-    if (there) owed_.artifacts.erase(archive);
+    const bool exists = owed_.artifacts.contains(archive) && owed_.artifacts[archive];
+    if (exists) owed_.artifacts.erase(archive);
     CHECK(store_->remove(request_of(archive).digest).ok());
     owed_.artifacts[archive] = false;
     if (draw(2) == 0) store_->keep({});
@@ -385,9 +385,9 @@ class Life {
     for (const auto& [key, model] : owed_.models) {
       for (const auto& [version, allowed] : model.versions) {
         const os::Path place = tree.directory(key) / version;
-        const bool there = left.stat(place).value().has_value();
-        const int found = there ? archive_at(left, place) : kAbsent;
-        if (there && found == kAbsent) return place.string() + " is shown and not whole";
+        const bool exists = left.stat(place).value().has_value();
+        const int found = exists ? archive_at(left, place) : kAbsent;
+        if (exists && found == kAbsent) return place.string() + " is shown and not whole";
         if (!allowed.empty() && !allowed.contains(found))
           return place.string() + ": archive " + std::to_string(found) + " is shown";
       }
@@ -400,8 +400,8 @@ class Life {
           !left.stat(tree.directory(key) / active).value())
         return key + ": target names " + active + ", which does not exist";
       const auto joint = os::read_file(left, tree.directory(key) / "joint.json");
-      if (const auto says = codec::parse_json(joint.value_or("\"\""));
-          !says.ok() || !model.joint_files.contains(says->as_string()))
+      if (const auto joint_json = codec::parse_json(joint.value_or("\"\""));
+          !joint_json.ok() || !model.joint_files.contains(joint_json->as_string()))
         return key + ": joint.json is \"" + joint.value_or("") + "\"";
       const auto names = left.list(tree.directory(key));
       for (const std::string& name : names.value_or({}))
@@ -411,11 +411,11 @@ class Life {
   }
 
   std::string check_fetched(CrashingFileSystem& left) const {
-    const bool there = left.stat(kFetched).value().has_value();
+    const bool exists = left.stat(kFetched).value().has_value();
     std::string wrong = "it is gone";
     for (const int archive : owed_.fetched) {
-      if (archive == kAbsent && !there) return "";
-      if (archive == kAbsent || !there) continue;
+      if (archive == kAbsent && !exists) return "";
+      if (archive == kAbsent || !exists) continue;
       wrong = compare(left, kFetched, archive, ".varda-sha256");
       if (wrong.empty() && os::read_file(left, os::Path(kFetched) / ".varda-sha256").value_or("") ==
                                request_of(archive).digest.hex() + "\n")

@@ -49,7 +49,7 @@ Outcome<Credentials> credentials_of(const std::string& shown, const SecretFacts&
   const auto has = [&](const char* key) { return secret.keys.contains(key); };
   if (secret.type == "kubernetes.io/service-account-token" ||
       (has("token") && has("ca.crt") && has("namespace")))
-    return invalid("is the token of a service account, which is sent to no file server");
+    return invalid("is a service account token, which is never sent to a file server");
   std::map<std::string, std::string> keys = secret.keys;
   for (const char* name : {"hosts", "allow-http"}) {
     const auto annotation = secret.annotations.find(std::string("edgeai.io/") + name);

@@ -205,14 +205,14 @@ TEST_F(ArtifactFaults, SlowDiskDelaysOnlyTheDownloadInProgress) {
     serve(origin);
     const auto store = Store::open({.root = "/data/artifacts"}, *fs, origin).value();
     ASSERT_TRUE(store->ensure(kForever, request(0)).ok());
-    std::latch reached(1), go_on(1);
+    std::latch reached(1), released(1);
     std::atomic<std::uint64_t> seen = 0;
     bool held = false;
     fs->on_call([&](std::string_view, const os::Path&) {
       if (seen++ == slow) {
         held = true;
         reached.count_down();
-        go_on.wait();
+        released.wait();
       }
       return Status();
     });
@@ -229,7 +229,7 @@ TEST_F(ArtifactFaults, SlowDiskDelaysOnlyTheDownloadInProgress) {
         EXPECT_EQ(*os::read_file(*fs, other->directory / "model.onnx"), content[1]);
       }
     }
-    go_on.count_down();
+    released.count_down();
     installer.join();
     fs->on_call({});
     EXPECT_EQ(*os::read_file(*fs, store->find(request(1).digest)->directory / "model.onnx"),

@@ -23,9 +23,9 @@ Result<bool> complete(os::FileSystem& fs, const FetchOptions& options) {
 /// An existing path is replaced only if it is empty or an earlier version made here. A mistake such
 /// as "--to ." must not destroy files.
 Status check_replaceable(os::FileSystem& fs, const os::Path& to) {
-  TRY(const auto there, fs.stat(to));
-  if (!there) return {};
-  if (there->kind != os::FileKind::kDirectory) {
+  TRY(const auto existing, fs.stat(to));
+  if (!existing) return {};
+  if (existing->kind != os::FileKind::kDirectory) {
     return Error(
         Code::kInvalid,
         to.string() +
@@ -34,7 +34,7 @@ Status check_replaceable(os::FileSystem& fs, const os::Path& to) {
   TRY(const auto names, fs.list(to));
   if (names.empty() || std::find(names.begin(), names.end(), kMarker) != names.end()) return {};
   return Error(Code::kInvalid, to.string() +
-                                   " holds files that did not come from here and is not replaced; "
+                                   " contains files that `varda fetch` did not create; "
                                    "name a directory that does not exist yet");
 }
 
@@ -52,12 +52,12 @@ Status put_extra_files(os::FileSystem& fs, const FetchOptions& options) {
   const os::Path parent = options.to.parent_path();
   for (const std::string& name : options.extra_files) {
     TRY(const auto wanted, fs.stat(options.to / name));
-    TRY(const auto there, fs.stat(parent / name));
+    TRY(const auto existing, fs.stat(parent / name));
     if (!wanted || wanted->kind != os::FileKind::kFile) {
-      if (there) TRY_VOID(fs.remove(parent / name));
+      if (existing) TRY_VOID(fs.remove(parent / name));
       continue;
     }
-    if (there && there->inode == wanted->inode) continue;
+    if (existing && existing->inode == wanted->inode) continue;
     const os::Path fresh = parent / ("." + name + ".fetch");
     TRY_VOID(fs.remove_all(fresh));
     TRY_VOID(fs.link(options.to / name, fresh));
@@ -71,8 +71,8 @@ Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::P
   TRY_VOID(
       os::write_file_atomically(fs, root / kMarker, options.request.digest.hex() + "\n", 0644));
   TRY_VOID(check_replaceable(fs, options.to));
-  TRY(const auto there, fs.stat(options.to));
-  if (there) {
+  TRY(const auto existing, fs.stat(options.to));
+  if (existing) {
     TRY_VOID(fs.remove_all(work / "old"));
     TRY_VOID(fs.rename(options.to, work / "old"));
   }
@@ -85,8 +85,8 @@ Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::P
 }  // namespace
 
 Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
-                         const FetchOptions& given, const ProgressSink& progress) {
-  FetchOptions options = given;
+                         const FetchOptions& requested, const ProgressSink& progress) {
+  FetchOptions options = requested;
   options.to = std::filesystem::absolute(options.to).lexically_normal();
   if (!options.to.has_filename()) options.to = options.to.parent_path();  // a trailing slash
   const auto installed = [&]() -> Outcome<Installed> {

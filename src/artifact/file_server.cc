@@ -44,14 +44,14 @@ class Piece final : public net::BodyStream {
   std::uint64_t left_;
 };
 
-/// Puts the components of a path before `rest`; false: the path is absolute or has a NUL.
-bool put_before(const std::string& path, std::deque<std::string>& rest) {
+/// Puts the components of a path before `remaining`; false: the path is absolute or has a NUL.
+bool put_before(const std::string& path, std::deque<std::string>& remaining) {
   if (path.starts_with('/') || path.find('\0') != std::string::npos) return false;
   std::size_t end = path.size();
   while (true) {
     const std::size_t slash = end == 0 ? std::string::npos : path.rfind('/', end - 1);
     const std::size_t begin = slash == std::string::npos ? 0 : slash + 1;
-    if (begin < end) rest.push_front(path.substr(begin, end - begin));
+    if (begin < end) remaining.push_front(path.substr(begin, end - begin));
     if (slash == std::string::npos) return true;
     end = slash;
   }
@@ -64,33 +64,34 @@ struct Place {
 
 /// The regular file that `name` leads to without ever leaving `root`; absent: no such file.
 std::optional<Place> find(os::FileSystem& fs, const Path& root, const std::string& name) {
-  std::deque<std::string> rest;
-  if (!put_before(name, rest)) return std::nullopt;
+  std::deque<std::string> remaining;
+  if (!put_before(name, remaining)) return std::nullopt;
   std::vector<std::string> walked;
-  const auto here = [&] {
+  const auto current_path = [&] {
     Path path = root;
     for (const std::string& part : walked) path /= part;
     return path;
   };
-  for (int links = 0; !rest.empty();) {
-    const std::string part = rest.front();
-    rest.pop_front();
+  for (int links = 0; !remaining.empty();) {
+    const std::string part = remaining.front();
+    remaining.pop_front();
     if (part == ".") continue;
     if (part == "..") {
       if (walked.empty()) return std::nullopt;
       walked.pop_back();
       continue;
     }
-    const Path path = here() / part;
+    const Path path = current_path() / part;
     const auto found = fs.stat(path);
     if (!found.ok() || !*found) return std::nullopt;
     const FileInfo& info = **found;
     if (info.kind == FileKind::kSymlink) {
       const auto target = fs.read_link(path);
-      if (++links > kLinksMax || !target.ok() || !put_before(*target, rest)) return std::nullopt;
+      if (++links > kLinksMax || !target.ok() || !put_before(*target, remaining))
+        return std::nullopt;
     } else if (info.kind == FileKind::kDirectory) {
       walked.push_back(part);
-    } else if (info.kind == FileKind::kFile && rest.empty()) {
+    } else if (info.kind == FileKind::kFile && remaining.empty()) {
       return Place{path, info};
     } else {
       return std::nullopt;
@@ -131,16 +132,16 @@ bool names_tag(std::string_view list, std::string_view tag) {
 struct Range {
   std::uint64_t first = 0, last = 0;
 };
-enum class Asked { kWhole, kPart, kNothing };  // kNothing: the range is outside the file
+enum class RangeKind { kWhole, kPart, kNothing };  // kNothing: the range is outside the file
 
 /// Parses one range of bytes. Several ranges or a malformed header mean the whole file (RFC 9110,
 /// 14.2).
-Asked parse_range(std::string_view text, std::uint64_t size, Range& range) {
+RangeKind parse_range(std::string_view text, std::uint64_t size, Range& range) {
   constexpr std::string_view kUnit = "bytes=";
-  if (!text.starts_with(kUnit)) return Asked::kWhole;
+  if (!text.starts_with(kUnit)) return RangeKind::kWhole;
   text.remove_prefix(kUnit.size());
   const std::size_t dash = text.find('-');
-  if (dash == std::string_view::npos) return Asked::kWhole;
+  if (dash == std::string_view::npos) return RangeKind::kWhole;
   const auto number = [](std::string_view digits, std::uint64_t& out) {
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
     return error == std::errc() && end == digits.data() + digits.size();
@@ -148,25 +149,25 @@ Asked parse_range(std::string_view text, std::uint64_t size, Range& range) {
   const std::string_view from = text.substr(0, dash), to = text.substr(dash + 1);
   if (from.empty()) {
     std::uint64_t tail = 0;
-    if (!number(to, tail)) return Asked::kWhole;
-    if (tail == 0 || size == 0) return Asked::kNothing;
+    if (!number(to, tail)) return RangeKind::kWhole;
+    if (tail == 0 || size == 0) return RangeKind::kNothing;
     range = {size - std::min(tail, size), size - 1};
-    return Asked::kPart;
+    return RangeKind::kPart;
   }
-  Range asked{0, UINT64_MAX};
-  if (!number(from, asked.first) || (!to.empty() && !number(to, asked.last)) ||
-      asked.last < asked.first)
-    return Asked::kWhole;
-  if (asked.first >= size) return Asked::kNothing;
-  range = {asked.first, std::min(asked.last, size - 1)};
-  return Asked::kPart;
+  Range bounds{0, UINT64_MAX};
+  if (!number(from, bounds.first) || (!to.empty() && !number(to, bounds.last)) ||
+      bounds.last < bounds.first)
+    return RangeKind::kWhole;
+  if (bounds.first >= size) return RangeKind::kNothing;
+  range = {bounds.first, std::min(bounds.last, size - 1)};
+  return RangeKind::kPart;
 }
 
 }  // namespace
 
 net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Request& request) {
   if (request.method != "GET" && request.method != "HEAD") {
-    net::Response out = refuse(405, "files are only read here");
+    net::Response out = refuse(405, "this server is read-only");
     out.headers.add("Allow", "GET, HEAD");
     return out;
   }
@@ -176,7 +177,7 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
   const auto place = find(fs, root, first == std::string::npos ? "" : name->substr(first));
   if (!place) return refuse(404, "there is no such file");
   auto file = fs.open(place->path, os::Open::kRead);
-  if (!file.ok()) return refuse(404, "it cannot be read here");
+  if (!file.ok()) return refuse(404, "the file cannot be read");
   // Sizes the open file, not a file that has just replaced it.
   const auto size = (*file)->size();
   if (!size.ok() || *size != place->info.size_bytes) {
@@ -201,13 +202,13 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
   const auto condition = request.headers.find("If-Range");
   if (header && request.method == "GET" &&
       (!condition || *condition == tag || *condition == modified)) {
-    const Asked asked = parse_range(*header, *size, range);
-    if (asked == Asked::kNothing) {
+    const RangeKind range_kind = parse_range(*header, *size, range);
+    if (range_kind == RangeKind::kNothing) {
       out.headers.add("Content-Range", "bytes */" + std::to_string(*size));
       out.status = 416;
       return out;
     }
-    if (asked == Asked::kPart) {
+    if (range_kind == RangeKind::kPart) {
       out.status = 206;
       length = range.last - range.first + 1;
       out.headers.add("Content-Range", "bytes " + std::to_string(range.first) + "-" +
@@ -218,7 +219,7 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
   out.headers.add("Content-Type", "application/octet-stream");
   out.headers.add("Content-Length", std::to_string(length));
   if (request.method == "HEAD") return out;
-  if (const Status there = (*file)->seek(range.first); !there.ok())
+  if (const Status sought = (*file)->seek(range.first); !sought.ok())
     return refuse(500, "it cannot be read here");
   out.stream = std::make_unique<Piece>(std::move(*file), length);
   return out;

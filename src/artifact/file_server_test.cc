@@ -41,7 +41,7 @@ class FileServerTest : public ::testing::Test {
     CHECK(fs.symlink(target, kRoot / name).ok());
   }
 
-  net::Response ask(std::string target, net::Headers headers = {}, std::string method = "GET") {
+  net::Response serve(std::string target, net::Headers headers = {}, std::string method = "GET") {
     net::Request request;
     request.method = std::move(method);
     request.target = std::move(target);
@@ -56,7 +56,7 @@ class FileServerTest : public ::testing::Test {
     return out;
   }
   std::string get(std::string target, net::Headers headers = {}) {
-    return text(ask(std::move(target), std::move(headers)));
+    return text(serve(std::move(target), std::move(headers)));
   }
   std::string header(const net::Response& response, std::string_view name) {
     return std::string(response.headers.find(name).value_or(""));
@@ -87,11 +87,11 @@ TEST_F(FileServerTest, PathsOutsideTheRootAndNonFilesReturn404) {
 
 TEST_F(FileServerTest, OnlyGetAndHeadAreAllowed) {
   for (const char* method : {"PUT", "POST", "DELETE", "PATCH", "OPTIONS"}) {
-    const net::Response refused = ask("/digits", {}, method);
+    const net::Response refused = serve("/digits", {}, method);
     EXPECT_EQ(refused.status, 405) << method;
     EXPECT_EQ(header(refused, "Allow"), "GET, HEAD");
   }
-  const net::Response head = ask("/digits", {{"Range", "bytes=0-1"}}, "HEAD");
+  const net::Response head = serve("/digits", {{"Range", "bytes=0-1"}}, "HEAD");
   EXPECT_EQ(head.status, 200) << "a range is of GET only";
   EXPECT_EQ(header(head, "Content-Length"), "10");
   EXPECT_FALSE(head.stream);
@@ -111,25 +111,25 @@ TEST_F(FileServerTest, RangeRequestsReturnTheRequestedBytes) {
         Case{"bytes=x-", "200 0123456789", ""},
         Case{"bytes=99999999999999999999-", "200 0123456789", ""},
         Case{"lines=0-1", "200 0123456789", ""}, Case{"bytes=-", "200 0123456789", ""}}) {
-    net::Response response = ask("/digits", {{"Range", c.range}});
+    net::Response response = serve("/digits", {{"Range", c.range}});
     EXPECT_EQ(header(response, "Content-Range"), c.content_range) << c.range;
     EXPECT_EQ(text(std::move(response)), c.answer) << c.range;
   }
-  EXPECT_EQ(ask("/empty", {{"Range", "bytes=0-"}}).status, 416);
+  EXPECT_EQ(serve("/empty", {{"Range", "bytes=0-"}}).status, 416);
 }
 
 TEST_F(FileServerTest, IfRangeOfAChangedFileReturnsTheWholeFile) {
-  const net::Response first = ask("/digits");
+  const net::Response first = serve("/digits");
   const std::string tag = header(first, "ETag"), modified = header(first, "Last-Modified");
   EXPECT_EQ(get("/digits", {{"Range", "bytes=4-"}, {"If-Range", tag}}), "206 456789");
   EXPECT_EQ(get("/digits", {{"Range", "bytes=4-"}, {"If-Range", modified}}), "206 456789");
   put(kRoot / "digits", "abcdefghijk");
   EXPECT_EQ(get("/digits", {{"Range", "bytes=4-"}, {"If-Range", tag}}), "200 abcdefghijk");
-  EXPECT_NE(header(ask("/digits"), "ETag"), tag);
+  EXPECT_NE(header(serve("/digits"), "ETag"), tag);
 }
 
 TEST_F(FileServerTest, ConditionalRequestsReturn304IfUnchanged) {
-  const net::Response first = ask("/digits");
+  const net::Response first = serve("/digits");
   const std::string tag = header(first, "ETag"), modified = header(first, "Last-Modified");
   ASSERT_TRUE(parse_http_date(modified)) << modified;
   EXPECT_EQ(get("/digits", {{"If-None-Match", tag}}), "304 ");
@@ -156,7 +156,7 @@ TEST_F(FileServerTest, FileReplacedWhileOpeningReturns503WithRetryAfter) {
     }
     return Status();
   });
-  net::Response response = ask("/digits");
+  net::Response response = serve("/digits");
   EXPECT_EQ(response.status, 503);
   EXPECT_EQ(header(response, "Retry-After"), "1");
   EXPECT_EQ(get("/digits"), "200 longer than before");

@@ -35,7 +35,7 @@ Tried install(os::FileSystem& fs, const std::string& archive, const Limits& limi
 struct Hostile {
   const char* name;
   std::string archive;
-  const char* says;
+  const char* message;
   Limits limits = {};
 };
 
@@ -127,7 +127,7 @@ TEST(HostileArchives, HostileArchivesAreRefusedAndLeaveNoFiles) {
     ASSERT_FALSE(tried.outcome.ok());
     EXPECT_EQ(to_string(tried.outcome.error().reason), "UnsafeArchive")
         << tried.outcome.error().error;
-    EXPECT_NE(tried.outcome.error().error.message().find(hostile.says), std::string::npos)
+    EXPECT_NE(tried.outcome.error().error.message().find(hostile.message), std::string::npos)
         << tried.outcome.error().error;
     for (const std::string& name : tried.left)
       EXPECT_TRUE(name.starts_with('.')) << name << ": only directories of the store's own";

@@ -21,8 +21,8 @@ Result<std::uint64_t> first_inode(os::FileSystem& fs, const os::Path& tree) {
 
 Result<std::vector<std::string>> directories(os::FileSystem& fs, const os::Path& parent) {
   std::vector<std::string> out;
-  TRY(const auto there, fs.stat(parent));
-  if (!there || there->kind != os::FileKind::kDirectory) return out;
+  TRY(const auto existing, fs.stat(parent));
+  if (!existing || existing->kind != os::FileKind::kDirectory) return out;
   TRY(const auto names, fs.list(parent));
   for (const std::string& name : names) {
     if (name.starts_with('.')) continue;
@@ -75,12 +75,12 @@ Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root,
   }
   TRY(const auto pinned, marked(fs, root, Mark::kPinned));
   TRY(const auto damaged, marked(fs, root, Mark::kDamaged));
-  TRY(const auto kept, read_kept(fs, root));
+  TRY(const auto protected_digests, read_protected(fs, root));
   std::map<std::uint64_t, Found*> by_inode;
   for (auto& [digest, found] : all) {
     found.pinned = pinned.contains(digest);
     found.damaged = damaged.contains(digest);
-    found.wanted = kept.contains(digest);
+    found.wanted = protected_digests.contains(digest);
     if (!found.exposed) continue;
     if (const auto inode = first_inode(fs, root / digest.hex()); inode.ok() && *inode != 0)
       by_inode[*inode] = &found;
@@ -95,11 +95,11 @@ Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& r
                        const codec::Sha256& digest) {
   const os::Path tree = root / digest.hex();
   TRY(const auto before, fs.stat(tree));
-  if (!before) return Verdict{Verdict::Kind::kNotThere, {}};
+  if (!before) return Verdict{Verdict::Kind::kMissing, {}};
   auto differences = compare_with_record(ctx, fs, tree, root / kRecordsName / digest.hex());
   if (!differences.ok()) {
     TRY(const auto still, fs.stat(tree));
-    if (!still || still->inode != before->inode) return Verdict{Verdict::Kind::kNotThere, {}};
+    if (!still || still->inode != before->inode) return Verdict{Verdict::Kind::kMissing, {}};
     // Missing permission or a stop proves nothing about the artifact, unlike a missing or corrupt
     // record.
     const Code code = differences.error().code();
@@ -109,9 +109,9 @@ Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& r
   if (differences->empty()) return Verdict{};
   // Differences of a tree that was removed or replaced meanwhile mean nothing.
   TRY(const auto after, fs.stat(tree));
-  if (!after || after->inode != before->inode) return Verdict{Verdict::Kind::kNotThere, {}};
+  if (!after || after->inode != before->inode) return Verdict{Verdict::Kind::kMissing, {}};
   TRY_VOID(set_mark(fs, root, digest, Mark::kDamaged)
-               .context(digest.hex() + " is damaged, which cannot be noted"));
+               .context(digest.hex() + " is damaged, and the mark cannot be written"));
   return Verdict{Verdict::Kind::kDamaged, std::move(*differences)};
 }
 

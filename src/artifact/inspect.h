@@ -29,9 +29,9 @@ Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root,
 struct Verdict {
   enum class Kind {
     kWhole,
-    kDamaged,   // and marked as damaged
-    kUnknown,   // it was installed without a record
-    kNotThere,  // missing, or removed meanwhile
+    kDamaged,  // and marked as damaged
+    kUnknown,  // it was installed without a record
+    kMissing,  // missing, or removed meanwhile
   };
   Kind kind = Kind::kWhole;
   std::vector<std::string> differences;  // for kDamaged; for kUnknown: the reason

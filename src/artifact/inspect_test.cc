@@ -50,7 +50,7 @@ class InspectTest : public ::testing::Test {
   Verdict look(const codec::Sha256& digest) {
     auto verdict = verify(kForever, fs, kRoot, digest);
     EXPECT_TRUE(verdict.ok()) << verdict.error();
-    return verdict.value_or(Verdict{Verdict::Kind::kNotThere, {}});
+    return verdict.value_or(Verdict{Verdict::Kind::kMissing, {}});
   }
   void overwrite(const os::Path& path, const std::string& bytes) {
     auto file = fs.open(path, os::Open::kCreate, 0644);
@@ -95,7 +95,7 @@ TEST_F(InspectTest, ListShowsEachArtifactWithItsUse) {
 
 TEST_F(InspectTest, EveryKindOfDamageIsFoundAndNamed) {
   struct Case {
-    const char* says;
+    const char* difference;
     std::function<void(const os::Path&)> harm;
   };
   const Case cases[] = {
@@ -120,7 +120,7 @@ TEST_F(InspectTest, EveryKindOfDamageIsFoundAndNamed) {
       {"tool 1% has other bytes", [&](const os::Path& tree) { overwrite(tree / "tool 1%", "XX"); }},
   };
   for (const Case& c : cases) {
-    SCOPED_TRACE(c.says);
+    SCOPED_TRACE(c.difference);
     const auto store = open();
     const auto digest = install(*store, "aa");
     EXPECT_EQ(look(digest).kind, Verdict::Kind::kWhole);
@@ -128,7 +128,7 @@ TEST_F(InspectTest, EveryKindOfDamageIsFoundAndNamed) {
     c.harm(kRoot / digest.hex());
     const Verdict verdict = look(digest);
     EXPECT_EQ(verdict.kind, Verdict::Kind::kDamaged);
-    EXPECT_EQ(verdict.differences, std::vector<std::string>{c.says});
+    EXPECT_EQ(verdict.differences, std::vector<std::string>{c.difference});
     EXPECT_EQ(*marked(fs, kRoot, Mark::kDamaged), std::set<codec::Sha256>{digest});
     ASSERT_TRUE(store->remove(digest).ok());
     (void)store->read_requests();
@@ -154,7 +154,7 @@ TEST_F(InspectTest, ArtifactWithoutARecordIsUnknownAndStays) {
   }
   ASSERT_TRUE(fs.remove(record).ok());
   EXPECT_EQ(look(digest).kind, Verdict::Kind::kUnknown);
-  EXPECT_EQ(look(codec::Sha256::of("never")).kind, Verdict::Kind::kNotThere);
+  EXPECT_EQ(look(codec::Sha256::of("never")).kind, Verdict::Kind::kMissing);
   EXPECT_TRUE(marked(fs, kRoot, Mark::kDamaged)->empty());
   EXPECT_TRUE(open()->find(digest)) << "it is served all the same";
 }
@@ -201,8 +201,9 @@ TEST_F(InspectTest, MissingPermissionIsReportedAsForbidden) {
   overwrite(kRoot / digest.hex() / "model.onnx", "W");
   const auto verdict = verify(kForever, fs, kRoot, digest);
   ASSERT_FALSE(verdict.ok());
-  EXPECT_NE(verdict.error().message().find(digest.hex() + " is damaged, which cannot be noted"),
-            std::string::npos)
+  EXPECT_NE(
+      verdict.error().message().find(digest.hex() + " is damaged, and the mark cannot be written"),
+      std::string::npos)
       << verdict.error();
 }
 
@@ -233,10 +234,10 @@ TEST_F(InspectTest, ReinstalledArtifactLosesTheDamageMark) {
   ASSERT_TRUE(set_mark(fs, kRoot, digest, Mark::kDamaged).ok());
   ASSERT_EQ(store->read_requests().size(), 1u);
   // The process ends right after the new tree is renamed into place.
-  bool there = false;
+  bool killed = false;
   fs.on_call([&](std::string_view call, const os::Path& path) -> Status {
-    if (there) return Error(Code::kInternal, "killed");
-    there = call == "rename" && path.parent_path().parent_path().filename() == ".scratch";
+    if (killed) return Error(Code::kInternal, "killed");
+    killed = call == "rename" && path.parent_path().parent_path().filename() == ".scratch";
     return {};
   });
   const std::string archive = archive_of("a");
@@ -244,7 +245,7 @@ TEST_F(InspectTest, ReinstalledArtifactLosesTheDamageMark) {
   (void)store->ensure(kForever, {.url = "http://files/a", .digest = digest, .framework = "onnx"})
       .ok();
   fs.on_call({});
-  ASSERT_TRUE(there);
+  ASSERT_TRUE(killed);
   store = open();
   EXPECT_TRUE(store->find(digest));
 }
@@ -296,7 +297,7 @@ TEST_F(InspectTest, PinnedArtifactsSurviveCollection) {
              idle = install(*store, "idle");
   store->keep({wanted});
   ASSERT_TRUE(set_mark(fs, kRoot, pinned, Mark::kPinned).ok());
-  ASSERT_TRUE(ask_to_collect(fs, kRoot).ok());
+  ASSERT_TRUE(request_collection(fs, kRoot).ok());
   EXPECT_TRUE(store->read_requests().empty());
   EXPECT_TRUE(store->find(pinned));
   EXPECT_TRUE(store->find(wanted));

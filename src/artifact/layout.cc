@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".onnx";
 
-std::string some_of(const std::vector<std::string>& names) {
+std::string first_names(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size() && i < 5; ++i) text += (i == 0 ? "" : ", ") + names[i];
   if (names.size() > 5) text += ", …";
@@ -42,9 +42,9 @@ std::optional<Failure> check_layout(os::FileSystem& fs, const os::Path& root,
     return bad(
         "framework onnx needs model.onnx, or exactly one non-empty *.onnx file, at the root; "
         "found: " +
-        some_of(*names));
+        first_names(*names));
   return bad("framework onnx needs model.onnx, or exactly one *.onnx file, at the root; found: " +
-             some_of(models));
+             first_names(models));
 }
 
 }  // namespace varda::artifact

@@ -13,7 +13,7 @@ constexpr std::string_view kJoint = "joint.json";
 constexpr std::uint64_t kJointBytesMax =
     1 << 20;  // larger files were not written here and are not compared
 constexpr std::string_view kLastGood = ".last-good";
-constexpr std::string_view kGone = ".old-";  // prefix of directories being removed
+constexpr std::string_view kRemovalPrefix = ".old-";  // prefix of directories being removed
 
 bool plain_name(std::string_view name, std::size_t length_max) {
   return !name.empty() && name.size() <= length_max && name.front() != '.' &&
@@ -52,7 +52,7 @@ Result<ModelTree> ModelTree::open(os::FileSystem& fs, os::Path root) {
     if (!plain_name(ns, 63)) continue;
     TRY(const auto models, fs.list(tree.root() / ns));
     for (const std::string& model : models)
-      if (model.starts_with(kGone)) TRY_VOID(fs.remove_all(tree.root() / ns / model));
+      if (model.starts_with(kRemovalPrefix)) TRY_VOID(fs.remove_all(tree.root() / ns / model));
     TRY_VOID(fs.sync_directory(tree.root() / ns));
   }
   TRY(const auto keys, tree.keys());
@@ -106,8 +106,8 @@ Status ModelTree::write_text(const os::Path& model, std::string_view name,
 Status ModelTree::note_last_good(std::string_view key, std::string_view line) {
   TRY_VOID(check_key(key));
   const os::Path place = directory(key) / kLastGood;
-  TRY(const auto there, fs_->stat(place));
-  if (there) {
+  TRY(const auto existing, fs_->stat(place));
+  if (existing) {
     TRY(const std::string text, os::read_file(*fs_, place, 4096));
     if (text == std::string(line) + "\n") return {};
   }
@@ -117,17 +117,17 @@ Status ModelTree::note_last_good(std::string_view key, std::string_view line) {
 Status ModelTree::set_joint_file(std::string_view key, const codec::Json& joint) {
   TRY_VOID(check_key(key));
   const os::Path model = directory(key), place = model / kJoint;
-  TRY(const auto there, fs_->stat(place));
+  TRY(const auto existing, fs_->stat(place));
   if (joint.is_null()) {
-    if (!there) return {};
+    if (!existing) return {};
     TRY_VOID(fs_->remove(place));
     return fs_->sync_directory(model);
   }
-  if (there && there->kind == os::FileKind::kFile && there->size_bytes <= kJointBytesMax) {
+  if (existing && existing->kind == os::FileKind::kFile && existing->size_bytes <= kJointBytesMax) {
     TRY(const std::string text, os::read_file(*fs_, place, kJointBytesMax));
-    const auto says = codec::parse_json(text);
+    const auto stored = codec::parse_json(text);
     // Compares values, because servers ignore the order of members.
-    if (says.ok() && *says == joint) return {};
+    if (stored.ok() && *stored == joint) return {};
   }
   TRY_VOID(fs_->make_directories(model, 0755));
   TRY_VOID(fs_->sync_directory(model.parent_path()));
@@ -149,16 +149,16 @@ Status ModelTree::set_target(std::string_view key, std::string_view version) {
 
 Status ModelTree::clear_target(std::string_view key) {
   TRY_VOID(check_key(key));
-  TRY(const auto there, fs_->stat(directory(key) / kTarget));
-  if (!there) return {};
+  TRY(const auto existing, fs_->stat(directory(key) / kTarget));
+  if (!existing) return {};
   TRY_VOID(fs_->remove(directory(key) / kTarget));
   return fs_->sync_directory(directory(key));
 }
 
 Result<std::optional<std::string>> ModelTree::target(std::string_view key) const {
   TRY_VOID(check_key(key));
-  TRY(const auto there, fs_->stat(directory(key) / kTarget));
-  if (!there) return std::optional<std::string>();
+  TRY(const auto existing, fs_->stat(directory(key) / kTarget));
+  if (!existing) return std::optional<std::string>();
   TRY(std::string text, os::read_file(*fs_, directory(key) / kTarget, 1024));
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return std::optional<std::string>(std::move(text));
@@ -167,8 +167,8 @@ Result<std::optional<std::string>> ModelTree::target(std::string_view key) const
 Result<std::vector<std::string>> ModelTree::versions(std::string_view key) const {
   TRY_VOID(check_key(key));
   std::vector<std::string> versions;
-  TRY(const auto there, fs_->stat(directory(key)));
-  if (!there) return versions;
+  TRY(const auto existing, fs_->stat(directory(key)));
+  if (!existing) return versions;
   TRY(const auto names, fs_->list(directory(key)));
   for (const std::string& name : names) {
     if (!check_version(name).ok()) continue;
@@ -192,8 +192,8 @@ Result<std::vector<std::string>> ModelTree::keys() const {
 
 // Renamed first and synced, so that a half-removed directory is never visible under its name, even
 // after a crash.
-Status ModelTree::take_away(const os::Path& directory, std::string_view name) {
-  const os::Path old = directory / (std::string(kGone) + std::string(name));
+Status ModelTree::remove_tree(const os::Path& directory, std::string_view name) {
+  const os::Path old = directory / (std::string(kRemovalPrefix) + std::string(name));
   TRY_VOID(fs_->remove_all(old));
   TRY_VOID(fs_->rename(directory / name, old));
   TRY_VOID(fs_->sync_directory(directory));
@@ -203,7 +203,7 @@ Status ModelTree::take_away(const os::Path& directory, std::string_view name) {
 Status ModelTree::hide(const os::Path& model, std::string_view version) {
   TRY(const auto shown, fs_->stat(model / version));
   if (!shown) return {};
-  return take_away(model, version);
+  return remove_tree(model, version);
 }
 
 Status ModelTree::unexpose(std::string_view key, std::string_view version) {
@@ -225,14 +225,14 @@ Status ModelTree::prune(std::string_view key, const std::set<std::string>& keep)
 Status ModelTree::remove(std::string_view key) {
   TRY_VOID(check_key(key));
   const os::Path model = directory(key);
-  TRY(const auto there, fs_->stat(model));
-  if (there) {
+  TRY(const auto existing, fs_->stat(model));
+  if (existing) {
     TRY_VOID(clear_target(key));
-    TRY_VOID(take_away(model.parent_path(), model.filename().string()));
+    TRY_VOID(remove_tree(model.parent_path(), model.filename().string()));
   }
   // The namespace's directory is removed with its last model; remove() fails if another model
   // exists.
-  if (const auto rest = fs_->list(model.parent_path()); rest.ok() && rest->empty())
+  if (const auto siblings = fs_->list(model.parent_path()); siblings.ok() && siblings->empty())
     TRY_VOID(fs_->remove(model.parent_path()));
   return {};
 }

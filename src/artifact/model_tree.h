@@ -64,7 +64,7 @@ class ModelTree {
   ModelTree(os::FileSystem& fs, os::Path root) : fs_(&fs), root_(std::move(root)) {}
   Status write_text(const os::Path& directory, std::string_view name, const std::string& text);
   Status hide(const os::Path& directory, std::string_view version);
-  Status take_away(const os::Path& directory, std::string_view name);
+  Status remove_tree(const os::Path& directory, std::string_view name);
 
   os::FileSystem* fs_;
   os::Path root_;

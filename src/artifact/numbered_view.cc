@@ -35,8 +35,8 @@ class View {
   /// Returns the number under which `version` is shown; shows it if needed.
   Result<std::uint64_t> show(const os::Path& version, const NumberedOptions::Numbers& numbers) {
     for (const std::uint64_t number : {numbers.by_archive, numbers.by_name}) {
-      TRY(const auto there, fs_.stat(at(number)));
-      if (!there) continue;
+      TRY(const auto existing, fs_.stat(at(number)));
+      if (!existing) continue;
       TRY(const bool same, same_tree(fs_, version, at(number)));
       if (same) return number;
     }
@@ -54,13 +54,13 @@ class View {
   Status show_extra_file(const os::Path& version, const std::string& name) {
     const os::Path place = directory_ / name;
     TRY(const auto wanted, fs_.stat(version / name));
-    TRY(const auto there, fs_.stat(place));
+    TRY(const auto existing, fs_.stat(place));
     if (!wanted || wanted->kind != os::FileKind::kFile) {
-      if (!there) return {};
+      if (!existing) return {};
       TRY_VOID(fs_.remove_all(place));
       return fs_.sync_directory(directory_);
     }
-    if (there && there->inode == wanted->inode) return {};
+    if (existing && existing->inode == wanted->inode) return {};
     const os::Path fresh = directory_ / ".new-beside";
     TRY_VOID(fs_.link(version / name, fresh));
     TRY_VOID(fs_.rename(fresh, place));
@@ -69,8 +69,8 @@ class View {
 
   // Renamed first, so that a half-removed directory is never visible under its number.
   Status hide(std::uint64_t number) {
-    TRY(const auto there, fs_.stat(at(number)));
-    if (!there) return {};
+    TRY(const auto existing, fs_.stat(at(number)));
+    if (!existing) return {};
     const os::Path old = directory_ / (".old-" + std::to_string(number));
     TRY_VOID(fs_.rename(at(number), old));
     TRY_VOID(fs_.sync_directory(directory_));
@@ -106,16 +106,16 @@ Result<NumberedVersions> show_numbered(os::FileSystem& fs, const ModelTree& tree
     out.names.emplace(numbers.by_name, name);
     out.names.emplace(numbers.by_archive, name);
   }
-  TRY(const auto there, view.numbers());
-  for (const std::uint64_t number : there)
+  TRY(const auto numbers, view.numbers());
+  for (const std::uint64_t number : numbers)
     if (number > out.active || !out.names.contains(number)) TRY_VOID(view.hide(number));
   return out;
 }
 
 Status remove_numbered(os::FileSystem& fs, const ModelTree& tree, std::string_view key) {
   const os::Path view = tree.directory(key) / kNumberedView;
-  TRY(const auto there, fs.stat(view));
-  return there ? fs.remove_all(view) : ok_status();
+  TRY(const auto existing, fs.stat(view));
+  return existing ? fs.remove_all(view) : ok_status();
 }
 
 }  // namespace varda::artifact

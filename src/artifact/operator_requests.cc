@@ -5,7 +5,7 @@ namespace {
 
 constexpr const char* kMarks = ".marks";
 constexpr const char* kCollect = "collect";
-constexpr const char* kKept = ".kept";
+constexpr const char* kProtectedFile = ".kept";
 
 std::string suffix(Mark mark) { return mark == Mark::kPinned ? ".pinned" : ".damaged"; }
 
@@ -18,8 +18,8 @@ Status make(os::FileSystem& fs, const os::Path& root, const std::string& name) {
 }
 
 Status unmake(os::FileSystem& fs, const os::Path& root, const std::string& name) {
-  TRY(const auto there, fs.stat(root / kMarks / name));
-  if (!there) return {};
+  TRY(const auto existing, fs.stat(root / kMarks / name));
+  if (!existing) return {};
   TRY_VOID(fs.remove(root / kMarks / name));
   return fs.sync_directory(root / kMarks);
 }
@@ -41,14 +41,14 @@ Status clear_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256&
 
 Result<bool> is_marked(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest,
                        Mark mark) {
-  TRY(const auto there, fs.stat(root / kMarks / (digest.hex() + suffix(mark))));
-  return there.has_value();
+  TRY(const auto existing, fs.stat(root / kMarks / (digest.hex() + suffix(mark))));
+  return existing.has_value();
 }
 
 Result<std::set<codec::Sha256>> marked(os::FileSystem& fs, const os::Path& root, Mark mark) {
   std::set<codec::Sha256> out;
-  TRY(const auto there, fs.stat(root / kMarks));
-  if (!there) return out;
+  TRY(const auto existing, fs.stat(root / kMarks));
+  if (!existing) return out;
   TRY(const auto names, fs.list(root / kMarks));
   const std::string end = suffix(mark);
   for (const std::string& name : names) {
@@ -61,26 +61,29 @@ Result<std::set<codec::Sha256>> marked(os::FileSystem& fs, const os::Path& root,
   return out;
 }
 
-Status ask_to_collect(os::FileSystem& fs, const os::Path& root) { return make(fs, root, kCollect); }
+Status request_collection(os::FileSystem& fs, const os::Path& root) {
+  return make(fs, root, kCollect);
+}
 
 Result<bool> take_request_to_collect(os::FileSystem& fs, const os::Path& root) {
-  TRY(const auto there, fs.stat(root / kMarks / kCollect));
-  if (!there) return false;
+  TRY(const auto existing, fs.stat(root / kMarks / kCollect));
+  if (!existing) return false;
   TRY_VOID(unmake(fs, root, kCollect));
   return true;
 }
 
-Status write_kept(os::FileSystem& fs, const os::Path& root, const std::set<codec::Sha256>& kept) {
+Status write_protected(os::FileSystem& fs, const os::Path& root,
+                       const std::set<codec::Sha256>& digests) {
   std::string text;
-  for (const codec::Sha256& digest : kept) text += digest.hex() + "\n";
-  return os::write_file_atomically(fs, root / kKept, text, 0600);
+  for (const codec::Sha256& digest : digests) text += digest.hex() + "\n";
+  return os::write_file_atomically(fs, root / kProtectedFile, text, 0600);
 }
 
-Result<std::set<codec::Sha256>> read_kept(os::FileSystem& fs, const os::Path& root) {
+Result<std::set<codec::Sha256>> read_protected(os::FileSystem& fs, const os::Path& root) {
   std::set<codec::Sha256> out;
-  TRY(const auto there, fs.stat(root / kKept));
-  if (!there) return out;
-  TRY(const std::string text, os::read_file(fs, root / kKept, 1 << 20));
+  TRY(const auto existing, fs.stat(root / kProtectedFile));
+  if (!existing) return out;
+  TRY(const std::string text, os::read_file(fs, root / kProtectedFile, 1 << 20));
   for (std::size_t at = 0; at < text.size();) {
     const auto end = std::min(text.find('\n', at), text.size());
     if (const auto digest = codec::Sha256::parse(std::string_view(text).substr(at, end - at));

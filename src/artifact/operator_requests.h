@@ -32,12 +32,13 @@ Result<bool> is_marked(os::FileSystem& fs, const os::Path& root, const codec::Sh
                        Mark mark);
 Result<std::set<codec::Sha256>> marked(os::FileSystem& fs, const os::Path& root, Mark mark);
 
-Status ask_to_collect(os::FileSystem& fs, const os::Path& root);
+Status request_collection(os::FileSystem& fs, const os::Path& root);
 /// True once per request; the caller then collects.
 Result<bool> take_request_to_collect(os::FileSystem& fs, const os::Path& root);
 
-Status write_kept(os::FileSystem& fs, const os::Path& root, const std::set<codec::Sha256>& kept);
+Status write_protected(os::FileSystem& fs, const os::Path& root,
+                       const std::set<codec::Sha256>& digests);
 /// Empty if no store has written it yet.
-Result<std::set<codec::Sha256>> read_kept(os::FileSystem& fs, const os::Path& root);
+Result<std::set<codec::Sha256>> read_protected(os::FileSystem& fs, const os::Path& root);
 
 }  // namespace varda::artifact

@@ -108,15 +108,16 @@ TEST(Pack, PackedFilesUnpackUnchanged) {
 }
 
 TEST(Pack, PackRefusesTreesThatANodeWouldRefuse) {
-  const auto refused = [](const std::function<void(os::FileSystem&)>& spoil, std::string_view says,
-                          PackOptions options) {
+  const auto refused = [](const std::function<void(os::FileSystem&)>& spoil,
+                          std::string_view message, PackOptions options) {
     os::testing::MemoryFileSystem fs;
     write(fs, "/m/model.onnx", "model");
     spoil(fs);
     const Made made = make(fs, options);
-    ASSERT_FALSE(made.packed.ok()) << says;
+    ASSERT_FALSE(made.packed.ok()) << message;
     EXPECT_EQ(made.packed.error().code(), Code::kInvalid) << made.packed.error();
-    EXPECT_NE(made.packed.error().message().find(says), std::string::npos) << made.packed.error();
+    EXPECT_NE(made.packed.error().message().find(message), std::string::npos)
+        << made.packed.error();
   };
   Limits small;
   small.extracted_bytes_max = 10;
@@ -246,16 +247,16 @@ TEST_F(FetchTest, ClientErrorsFailAtOnceAndServerErrorsAreRetried) {
     const bool heals = status >= 500 || status == 408 || status == 425 || status == 429;
     testing::Origin peer;
     std::stop_source stop;
-    int asked = 0;
+    int requests = 0;
     peer.put(kUrl, testing::Origin::File{.bytes = "no", .status = status});
     peer.on_request([&] {
       // The second request is proof enough, so the test does not wait for more.
-      if (++asked == 2) stop.request_stop();
+      if (++requests == 2) stop.request_stop();
     });
     options.attempts_max = 5;
     const auto failed = fetch(Context(stop.get_token()), fs, peer, options);
     ASSERT_FALSE(failed.ok()) << status;
-    EXPECT_EQ(asked, heals ? 2 : 1) << status;
+    EXPECT_EQ(requests, heals ? 2 : 1) << status;
     if (!heals) {
       EXPECT_NE(failed.error().error.message().find("HTTP " + std::to_string(status)),
                 std::string::npos);
@@ -269,16 +270,16 @@ TEST_F(FetchTest, FetchWithoutASpoolResumesABrokenConnection) {
       kUrl,
       testing::Origin::File{
           .bytes = archive, .etag = "\"a\"", .break_after = archive.size() / 2, .piece = 100});
-  std::size_t kept = 0;
+  std::size_t leftovers = 0;
   origin.on_request([&] {
     // Half of the archive has been read at the second request.
     for (const std::string& name : *fs.list("/models/digits/.3.fetch"))
-      kept += name.find(".part") != std::string::npos ? 1 : 0;
+      leftovers += name.find(".part") != std::string::npos ? 1 : 0;
   });
   const auto installed = fetch(kForever, fs, origin, options);
   ASSERT_TRUE(installed.ok()) << installed.error().error;
   EXPECT_EQ(*os::read_file(fs, "/models/digits/3/model.onnx"), "three");
-  EXPECT_EQ(kept, 0u);
+  EXPECT_EQ(leftovers, 0u);
   ASSERT_EQ(origin.seen().size(), 2u);
   EXPECT_EQ(origin.seen()[1].range, "bytes=" + std::to_string(archive.size() / 2) + "-");
   EXPECT_EQ(origin.seen()[1].if_range, "\"a\"");

@@ -23,9 +23,9 @@ constexpr const char* kOrigin = "http://origin/m.tar";
 class PeerServer final : public net::HttpClient {
  public:
   std::string archive;
-  std::uint64_t there = 0;  // bytes it has
-  std::uint64_t total = 0;  // total size that it claims
-  int status = 0;           // not 0: the status of every answer
+  std::uint64_t available = 0;  // bytes it has
+  std::uint64_t total = 0;      // total size that it claims
+  int status = 0;               // not 0: the status of every answer
   bool reachable = true;
   std::size_t piece = 1000;  // bytes per read
   std::function<void()> on_request = [] {}, on_read = [] {};
@@ -39,14 +39,15 @@ class PeerServer final : public net::HttpClient {
     if (!reachable) return Error(Code::kUnavailable, "no route to host");
     const std::uint64_t first = std::stoull(ranges.back().substr(6));
     net::ClientResponse out;
-    out.status = status != 0 ? status : first < there ? 206 : 503;
+    out.status = status != 0 ? status : first < available ? 206 : 503;
     if (out.status == 206) {
       out.headers.add("Content-Range", "bytes " + std::to_string(first) + "-" +
-                                           std::to_string(there - 1) + "/" + std::to_string(total));
-      out.body = std::make_unique<Body>(*this, archive.substr(first, there - first));
+                                           std::to_string(available - 1) + "/" +
+                                           std::to_string(total));
+      out.body = std::make_unique<Body>(*this, archive.substr(first, available - first));
     } else {
       out.headers.add("Retry-After", "0");
-      out.headers.add(std::string(kBytesDoneHeader), std::to_string(there));
+      out.headers.add(std::string(kBytesDoneHeader), std::to_string(available));
       out.body = std::make_unique<Body>(*this, "not yet\n");
     }
     return out;
@@ -83,7 +84,7 @@ class PeersTest : public ::testing::Test {
     CHECK(fs.make_directories("/data", 0755).ok());
     for (PeerServer* one : {&peer, &second}) {
       one->archive = archive;
-      one->there = one->total = archive.size();
+      one->available = one->total = archive.size();
     }
     origin.put(kOrigin, archive);
     store = open();
@@ -120,10 +121,10 @@ TEST_F(PeersTest, PeersAreTriedBeforeTheOrigin) {
 }
 
 TEST_F(PeersTest, PeerThatIsStillDownloadingServesItsPartialArchive) {
-  peer.there = 0;
+  peer.available = 0;
   peer.on_request = [this] {
-    peer.there = std::min<std::uint64_t>(peer.there + (peer.ranges.size() % 2 == 0 ? 7'000 : 0),
-                                         archive.size());
+    peer.available = std::min<std::uint64_t>(
+        peer.available + (peer.ranges.size() % 2 == 0 ? 7'000 : 0), archive.size());
   };
   ASSERT_TRUE(ensure().ok());
   EXPECT_GT(peer.ranges.size(), 7u);
@@ -131,7 +132,7 @@ TEST_F(PeersTest, PeerThatIsStillDownloadingServesItsPartialArchive) {
 }
 
 TEST_F(PeersTest, StalledPeerIsAbandonedAndTheOriginResumes) {
-  peer.there = 20'000;
+  peer.available = 20'000;
   peer.on_request = [this] { clock.advance(std::chrono::seconds(25)); };
   second.reachable = false;
   ASSERT_TRUE(ensure().ok());
@@ -141,12 +142,12 @@ TEST_F(PeersTest, StalledPeerIsAbandonedAndTheOriginResumes) {
 }
 
 TEST_F(PeersTest, PeerWithoutRealProgressIsAbandonedAfterAnHour) {
-  peer.there = 0;
+  peer.available = 0;
   peer.total = 0;
   peer.on_request = [this] {
     clock.advance(std::chrono::minutes(1) - std::chrono::seconds(1));
     peer.status = 503;
-    ++peer.there;
+    ++peer.available;
   };
   second.reachable = false;
   ASSERT_TRUE(ensure().ok());
@@ -164,10 +165,10 @@ TEST_F(PeersTest, DrippingPeerIsAbandonedAfterAMinuteAndTheNextResumes) {
 }
 
 TEST_F(PeersTest, PeerWithLateSingleByteAnswersIsAbandoned) {
-  peer.there = 0;
+  peer.available = 0;
   peer.on_request = [this] {
     clock.advance(std::chrono::seconds(59));
-    if (++peer.there > 500) peer.reachable = false;
+    if (++peer.available > 500) peer.reachable = false;
   };
   ASSERT_TRUE(ensure().ok());
   EXPECT_EQ(peer.ranges.size(), 2u);
@@ -175,9 +176,9 @@ TEST_F(PeersTest, PeerWithLateSingleByteAnswersIsAbandoned) {
 }
 
 TEST_F(PeersTest, PeerWithOccasionalBytesIsAbandonedAfterAnHour) {
-  peer.there = 0;
+  peer.available = 0;
   peer.on_request = [this] {
-    if (peer.ranges.size() % 2 == 0) ++peer.there;
+    if (peer.ranges.size() % 2 == 0) ++peer.available;
     if (peer.ranges.size() % 2 != 0) clock.advance(std::chrono::seconds(50));
     if (peer.ranges.size() > 500) peer.reachable = false;
   };
@@ -193,12 +194,12 @@ TEST_F(PeersTest, SlowPeerWithSteadyProgressIsAwaitedBeyondAnHour) {
   const codec::Sha256 name = codec::Sha256::of(large);
   peer.archive = large;
   peer.total = large.size();
-  peer.there = 0;
+  peer.available = 0;
   peer.piece = 64 << 10;
   peer.on_request = [this] {
     if (peer.ranges.size() % 2 == 0) {
-      peer.there = std::min<std::uint64_t>(peer.there + (300 << 10), peer.archive.size());
-    } else if (peer.there < peer.archive.size()) {
+      peer.available = std::min<std::uint64_t>(peer.available + (300 << 10), peer.archive.size());
+    } else if (peer.available < peer.archive.size()) {
       clock.advance(std::chrono::seconds(50));
     }
   };
@@ -251,16 +252,16 @@ TEST_F(PeersTest, PeerWithWrongBytesIsDetectedAndNotTriedAgain) {
   peer.archive[30'000] ^= 1;
   ASSERT_TRUE(ensure().ok());
   EXPECT_FALSE(second.ranges.empty());
-  const auto asked = peer.ranges.size();
+  const auto requests = peer.ranges.size();
   ASSERT_TRUE(store->remove(digest).ok());
   ASSERT_TRUE(ensure().ok());
-  EXPECT_EQ(peer.ranges.size(), asked);
+  EXPECT_EQ(peer.ranges.size(), requests);
   EXPECT_TRUE(origin.seen().empty());
 }
 
 TEST_F(PeersTest, WrongBytesOfABrokenPeerAreDiscarded) {
   peer.archive[10'000] ^= 1;
-  peer.there = 20'000;
+  peer.available = 20'000;
   peer.on_request = [this] { peer.reachable = peer.ranges.size() < 2; };
   second.reachable = false;
   ASSERT_TRUE(ensure().ok());
@@ -313,7 +314,7 @@ TEST_F(PeersTest, BombFromAPeerIsDiscardedAndTheOriginIsUsed) {
   store.reset();
   store = open(400'000);
   peer.archive = testing::tar_gzip_of("model.onnx", 900'000);
-  peer.there = peer.total = peer.archive.size();
+  peer.available = peer.total = peer.archive.size();
   second.reachable = false;
   const auto outcome = ensure();
   ASSERT_TRUE(outcome.ok()) << outcome.error().error;
@@ -325,7 +326,7 @@ TEST_F(PeersTest, BombFromAPeerIsDiscardedAndTheOriginIsUsed) {
 TEST_F(PeersTest, BombLeftInTheSpoolIsDiscardedByTheNextAttempt) {
   peer.archive = testing::tar_gzip_of("model.onnx", 9'000'000);
   peer.total = peer.archive.size();
-  peer.there = peer.archive.size() - 100;
+  peer.available = peer.archive.size() - 100;
   peer.on_request = [this] { peer.reachable = peer.ranges.size() < 2; };
   second.reachable = false;
   origin.remove(kOrigin);
@@ -344,12 +345,12 @@ TEST_F(PeersTest, OriginBytesStayInTheSpoolIfTheDiskIsFull) {
   store = open(20'000);
   peer.status = second.status = 410;
   ASSERT_EQ(ensure().error().reason, Reason::kDiskFull);
-  const auto asked = origin.seen().size();
+  const auto requests = origin.seen().size();
   store.reset();
   store = open();
   peer.status = second.status = 410;
   ASSERT_TRUE(ensure().ok());
-  ASSERT_EQ(origin.seen().size(), asked + 1);
+  ASSERT_EQ(origin.seen().size(), requests + 1);
   EXPECT_NE(origin.seen().back().range, "");
 }
 
@@ -360,7 +361,7 @@ TEST_F(PeersTest, ErrorNamesTheOriginAndThePeers) {
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed);
   EXPECT_EQ(outcome.error().error.message(),
-            "http://origin/m.tar: HTTP 404; nor did a peer: https://second/archive: HTTP 410");
+            "http://origin/m.tar: HTTP 404; peers failed too: https://second/archive: HTTP 410");
 }
 
 TEST_F(PeersTest, ArchiveIsKeptOnlyIfListed) {
@@ -375,12 +376,12 @@ TEST_F(PeersTest, ArchiveIsKeptOnlyIfListed) {
   EXPECT_EQ(store->bytes(), before + installed->bytes + archive.size());
   // Also after the store was reopened.
   for (int i = 0; i < 2; ++i) {
-    auto kept = store->archive(digest);
-    ASSERT_TRUE(kept && kept->file);
-    EXPECT_EQ(kept->bytes, archive.size());
-    EXPECT_EQ(kept->total, archive.size());
-    EXPECT_EQ(kept->file->read(1 << 20).value(), archive);
-    kept.reset();
+    auto stored = store->archive(digest);
+    ASSERT_TRUE(stored && stored->file);
+    EXPECT_EQ(stored->bytes, archive.size());
+    EXPECT_EQ(stored->total, archive.size());
+    EXPECT_EQ(stored->file->read(1 << 20).value(), archive);
+    stored.reset();
     store.reset();
     store = open();
   }
@@ -417,17 +418,17 @@ TEST_F(PeersTest, KeptArchiveRebuildsItsTreeWithoutANetwork) {
 }
 
 TEST_F(PeersTest, CorruptKeptArchiveIsDownloadedAgain) {
-  const os::Path kept = "/data/artifacts/.archives/" + digest.hex();
+  const os::Path stored = "/data/artifacts/.archives/" + digest.hex();
   store->keep_archives({digest});
   ASSERT_TRUE(ensure().ok());
   ASSERT_TRUE(store->remove(digest).ok());
   std::string spoilt = archive;
   spoilt[30'000] ^= 1;
-  ASSERT_TRUE(os::write_file_atomically(fs, kept, spoilt, 0600).ok());
+  ASSERT_TRUE(os::write_file_atomically(fs, stored, spoilt, 0600).ok());
   const auto outcome = ensure();
   ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(peer.ranges.size(), 2u);
-  EXPECT_TRUE(os::read_file(fs, kept).value() == archive);
+  EXPECT_TRUE(os::read_file(fs, stored).value() == archive);
 }
 
 TEST_F(PeersTest, PartialArchiveCanBeReadDuringItsDownload) {
@@ -439,11 +440,11 @@ TEST_F(PeersTest, PartialArchiveCanBeReadDuringItsDownload) {
   std::optional<Archive> seen;
   peer.archive = large;
   peer.total = large.size();
-  peer.there = kPart;
+  peer.available = kPart;
   peer.on_request = [&] {
     if (peer.ranges.size() < 2) return;
     seen = store->archive(name);
-    peer.there = large.size();
+    peer.available = large.size();
   };
   ASSERT_TRUE(
       store

@@ -104,8 +104,8 @@ TEST_F(ResumeTest, PowerCutLosesAtMost256KiBOrFiveSecondsOfBytes) {
       const std::uint64_t loss_max = std::max(kLossMax, in_five_seconds) + 2 * kPiece;
       const std::uint64_t sure = one.received > loss_max ? one.received - loss_max : 0;
       ASSERT_GE(bytes, sure) << "of " << one.received;
-      const std::string kept = sure > 0 ? *os::read_file(*one.disk, spool()) : "";
-      EXPECT_EQ(kept.substr(0, sure), archive.substr(0, sure));
+      const std::string spooled = sure > 0 ? *os::read_file(*one.disk, spool()) : "";
+      EXPECT_EQ(spooled.substr(0, sure), archive.substr(0, sure));
       // Whatever else the disk lost, the installed tree is correct.
       Origin again;
       again.put(kUrl, file());

@@ -40,7 +40,7 @@ class SourcesTest : public ::testing::Test {
     return {
         .url = kA, .mirrors = {kB, kC}, .digest = codec::Sha256::of(archive), .framework = "onnx"};
   }
-  std::vector<std::string> asked() const {
+  std::vector<std::string> requested_urls() const {
     std::vector<std::string> urls;
     for (const auto& seen : origin.seen()) urls.push_back(seen.url);
     return urls;
@@ -50,7 +50,7 @@ class SourcesTest : public ::testing::Test {
     origin.put(url, Origin::File{.bytes = archive, .etag = etag, .break_after = bytes});
     origin.on_request([this, url] {
       int times = 0;
-      for (const std::string& one : asked()) times += one == url ? 1 : 0;
+      for (const std::string& one : requested_urls()) times += one == url ? 1 : 0;
       if (times == 1) origin.remove(url);
     });
   }
@@ -66,11 +66,11 @@ TEST_F(SourcesTest, MirrorsAreTriedInOrderAfterAFailure) {
   origin.put(kA, archive);
   origin.put(kB, archive);
   ASSERT_TRUE(open()->ensure(kForever, request()).ok());
-  EXPECT_EQ(asked(), std::vector<std::string>{kA});
+  EXPECT_EQ(requested_urls(), std::vector<std::string>{kA});
   ASSERT_TRUE(open()->remove(codec::Sha256::of(archive)).ok());
   origin.remove(kA);
   ASSERT_TRUE(open()->ensure(kForever, request()).ok());
-  EXPECT_EQ(asked(), (std::vector<std::string>{kA, kA, kB}));
+  EXPECT_EQ(requested_urls(), (std::vector<std::string>{kA, kA, kB}));
 }
 
 TEST_F(SourcesTest, FailedSourceIsTriedLastForFiveMinutes) {
@@ -86,11 +86,11 @@ TEST_F(SourcesTest, FailedSourceIsTriedLastForFiveMinutes) {
   origin.put("http://a/2.tar", other);
   origin.put("http://b/2.tar", other);
   ASSERT_TRUE(store->ensure(kForever, second).ok());
-  EXPECT_EQ(asked().back(), "http://b/2.tar");
+  EXPECT_EQ(requested_urls().back(), "http://b/2.tar");
   ASSERT_TRUE(store->remove(second.digest).ok());
   clock.advance(std::chrono::minutes(6));
   ASSERT_TRUE(store->ensure(kForever, second).ok());
-  EXPECT_EQ(asked().back(), "http://a/2.tar");
+  EXPECT_EQ(requested_urls().back(), "http://a/2.tar");
 }
 
 TEST_F(SourcesTest, NextSourceResumesWithoutTheOtherValidator) {
@@ -124,7 +124,7 @@ TEST_F(SourcesTest, MirrorWithOtherBytesCostsNoEarlierBytes) {
   origin.put(kB, testing::model_archive(noise(50'000, 7)));
   origin.put(kC, archive);
   ASSERT_TRUE(store->ensure(kForever, request()).ok());
-  EXPECT_EQ(asked(), (std::vector<std::string>{kA, kA, kB, kC}));
+  EXPECT_EQ(requested_urls(), (std::vector<std::string>{kA, kA, kB, kC}));
   EXPECT_EQ(origin.seen().back().range, "bytes=20000-");
 }
 
@@ -135,12 +135,12 @@ TEST_F(SourcesTest, SourceWithWrongBytesIsTriedLastForAnHour) {
   origin.put(kC, archive);
   for (const char* last : {kB, kB, kA}) {
     ASSERT_TRUE(store->ensure(kForever, request()).ok());
-    EXPECT_EQ(asked().back(), last);
+    EXPECT_EQ(requested_urls().back(), last);
     ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
     clock.advance(std::chrono::minutes(40));
-    if (asked().size() > 2) origin.put(kA, archive);  // repaired
+    if (requested_urls().size() > 2) origin.put(kA, archive);  // repaired
   }
-  EXPECT_EQ(asked(), (std::vector<std::string>{kA, kB, kB, kA}));
+  EXPECT_EQ(requested_urls(), (std::vector<std::string>{kA, kB, kB, kA}));
 }
 
 TEST_F(SourcesTest, LoginPageDuringADownloadKeepsTheSpool) {
@@ -164,7 +164,7 @@ TEST_F(SourcesTest, SourceWithoutRangesIsTriedLastAndStartsOver) {
   break_for_good(kA, 20'000, "");
   origin.put(kB, Origin::File{.bytes = archive, .ranges = false});
   ASSERT_TRUE(open()->ensure(kForever, request()).ok());
-  EXPECT_EQ(asked(), (std::vector<std::string>{kA, kA, kB, kC, kB}));
+  EXPECT_EQ(requested_urls(), (std::vector<std::string>{kA, kA, kB, kC, kB}));
   EXPECT_EQ(origin.seen().back().range, "");
 }
 
@@ -193,7 +193,7 @@ TEST_F(SourcesTest, UnsafeArchiveWithTheRightDigestEndsTheSearch) {
       open()->ensure(kForever, {.url = kA, .mirrors = {kB, kC}, .digest = codec::Sha256::of(bad)});
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().reason, Reason::kUnsafeArchive);
-  EXPECT_EQ(asked(), std::vector<std::string>{kA});
+  EXPECT_EQ(requested_urls(), std::vector<std::string>{kA});
   EXPECT_TRUE(scratch().empty());
 }
 
@@ -204,11 +204,11 @@ TEST_F(SourcesTest, BusyServerIsNotTriedBeforeRetryAfter) {
   EXPECT_EQ(store->ensure(kForever, alone).error().retry_after, std::chrono::seconds(120));
   clock.advance(std::chrono::seconds(50));
   EXPECT_EQ(store->ensure(kForever, alone).error().retry_after, std::chrono::seconds(70));
-  EXPECT_EQ(asked().size(), 1u);
+  EXPECT_EQ(requested_urls().size(), 1u);
   // A mirror is not affected by the wait.
   origin.put(kB, archive);
   EXPECT_TRUE(store->ensure(kForever, request()).ok());
-  EXPECT_EQ(asked().back(), kB);
+  EXPECT_EQ(requested_urls().back(), kB);
   ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
   clock.advance(std::chrono::minutes(10));
   origin.put(kA, archive);
@@ -219,7 +219,7 @@ TEST(SourceHistory, HistoryHoldsABoundedNumberOfSources) {
   ManualClock clock;
   SourceHistory history(clock);
   for (int i = 0; i < 5000; ++i)
-    history.failed("http://h" + std::to_string(i) + "/x", SourceHistory::Trouble::kSilent,
+    history.failed("http://h" + std::to_string(i) + "/x", SourceHistory::Trouble::kNoResponse,
                    std::chrono::seconds(0));
   const auto order = history.order({"http://h4999/x", "http://fresh/x", "http://fresh/x"});
   EXPECT_EQ(order, (std::vector<std::string>{"http://fresh/x", "http://h4999/x"}));

@@ -40,7 +40,7 @@ class StoreImpl final : public Store {
     TRY_VOID(fs_.sync_directory(options_.root));
     TRY_VOID(fs_.sync_directory(options_.root.parent_path()));
     TRY_VOID(os::remove_leftovers(fs_, options_.root));
-    TRY(auto archives, archives_there());
+    TRY(auto archives, stored_archives());
     TRY(const auto names, fs_.list(options_.root));
     TRY(const auto damaged, marked(fs_, options_.root, Mark::kDamaged));
     std::multimap<std::chrono::system_clock::time_point, codec::Sha256> by_age;
@@ -71,18 +71,18 @@ class StoreImpl final : public Store {
         return *installed;
       }
       std::shared_ptr<Flight> flight;
-      bool mine = false;
+      bool is_first = false;
       {
         const MutexLock lock(mutex_);
         auto& slot = flights_[request.digest];
-        mine = slot == nullptr;
-        if (mine) {
+        is_first = slot == nullptr;
+        if (is_first) {
           slot = std::make_shared<Flight>();
           slot->sources = sources_of(request);
         }
         flight = slot;
       }
-      if (mine) {
+      if (is_first) {
         const ProgressSink note = [&](const Progress& now) {
           if (now.phase == Phase::kDownload) flight->total = now.total;
           if (progress) progress(now);
@@ -144,16 +144,16 @@ class StoreImpl final : public Store {
     bool changed = false;
     {
       const MutexLock lock(mutex_);
-      changed = !reported_ || kept_ != wanted;
-      for (const codec::Sha256& digest : kept_)
+      changed = !reported_ || protected_ != wanted;
+      for (const codec::Sha256& digest : protected_)
         if (const auto found = artifacts_.find(digest);
             !wanted.contains(digest) && found != artifacts_.end())
           found->second.last_use = ++uses_;
-      kept_ = std::move(wanted);
-      busy = kept_;
+      protected_ = std::move(wanted);
+      busy = protected_;
       for (const auto& [digest, flight] : flights_) busy.insert(digest);
     }
-    if (changed) report_kept();
+    if (changed) write_protected_digests();
     const auto names = fs_.list(scratch_);
     if (!names.ok()) return;
     for (const std::string& name : *names) {
@@ -215,19 +215,20 @@ class StoreImpl final : public Store {
     const auto damaged = marked(fs_, options_.root, Mark::kDamaged);
     if (!damaged.ok()) return again;
     for (const codec::Sha256& digest : *damaged) {
-      bool there = false, kept = false;
+      bool exists = false, is_protected = false;
       {
         const MutexLock lock(mutex_);
-        there = artifacts_.contains(digest);
-        kept = kept_.contains(digest);
-        if (there && damaged_.insert(digest).second) {
+        exists = artifacts_.contains(digest);
+        is_protected = protected_.contains(digest);
+        if (exists && damaged_.insert(digest).second) {
           log::warn("artifact is damaged", {{"digest", digest.hex()}});
-          if (kept) again.push_back(digest);
+          if (is_protected) again.push_back(digest);
         }
       }
       // A damaged artifact is useless. Exposed files stay until the model drops them.
-      const auto dropped = there && !kept ? drop(digest) : Result<std::uint64_t>(std::uint64_t{0});
-      if (!there || (dropped.ok() && *dropped > 0))
+      const auto dropped =
+          exists && !is_protected ? drop(digest) : Result<std::uint64_t>(std::uint64_t{0});
+      if (!exists || (dropped.ok() && *dropped > 0))
         (void)clear_mark(fs_, options_.root, digest, Mark::kDamaged);
     }
     if (const auto collect = take_request_to_collect(fs_, options_.root);
@@ -259,7 +260,7 @@ class StoreImpl final : public Store {
   Status remove(const codec::Sha256& digest) override {
     TRY(const TreeUse use, tree_use_or_none(digest));
     if (use.linked) return Error(Code::kConflict, "artifact " + digest.hex() + " is exposed");
-    TRY_VOID(take_away(digest));
+    TRY_VOID(remove_tree(digest));
     return {};
   }
 
@@ -287,10 +288,10 @@ class StoreImpl final : public Store {
     return options_.root / kArchivesName / digest.hex();
   }
 
-  Result<std::map<codec::Sha256, std::uint64_t>> archives_there() {
+  Result<std::map<codec::Sha256, std::uint64_t>> stored_archives() {
     std::map<codec::Sha256, std::uint64_t> out;
-    TRY(const auto there, fs_.stat(options_.root / kArchivesName));
-    if (!there) return out;
+    TRY(const auto existing, fs_.stat(options_.root / kArchivesName));
+    if (!existing) return out;
     TRY(const auto names, fs_.list(options_.root / kArchivesName));
     for (const std::string& name : names) {
       const auto digest = codec::Sha256::parse(name);
@@ -373,8 +374,7 @@ class StoreImpl final : public Store {
     if (!room.ok()) return disk_failure(room.error());
     source.tree_bytes_max = *room;
     Outcome<Tree> tree = install(ctx, fs_, http_, source, into);
-    if (!tree.ok() && tree.error().reason == Reason::kDiskFull &&
-        !tree.error().error.terminal()) {
+    if (!tree.ok() && tree.error().reason == Reason::kDiskFull && !tree.error().error.terminal()) {
       // Unused artifacts make room.
       const auto freed = evict(UINT64_MAX);
       if (freed.ok() && *freed > 0) tree = install(ctx, fs_, http_, source, into);
@@ -458,14 +458,14 @@ class StoreImpl final : public Store {
     return {};
   }
 
-  void report_kept() {
-    std::set<codec::Sha256> kept;
+  void write_protected_digests() {
+    std::set<codec::Sha256> digests;
     {
       const MutexLock lock(mutex_);
-      kept = kept_;
+      digests = protected_;
       reported_ = true;
     }
-    if (Status status = write_kept(fs_, options_.root, kept); !status.ok()) {
+    if (Status status = write_protected(fs_, options_.root, digests); !status.ok()) {
       log::warn("wanted artifacts not persisted", {{"error", status.error()}});
       const MutexLock lock(mutex_);
       reported_ = false;
@@ -476,7 +476,7 @@ class StoreImpl final : public Store {
     const MutexLock lock(mutex_);
     std::multimap<std::uint64_t, codec::Sha256> order;
     for (const auto& [digest, artifact] : artifacts_)
-      if (!kept_.contains(digest)) order.emplace(artifact.last_use, digest);
+      if (!protected_.contains(digest)) order.emplace(artifact.last_use, digest);
     std::vector<codec::Sha256> digests;
     for (const auto& [use, digest] : order) digests.push_back(digest);
     return digests;
@@ -492,13 +492,13 @@ class StoreImpl final : public Store {
   Result<std::uint64_t> drop(const codec::Sha256& digest) {
     TRY(const TreeUse use, tree_use_or_none(digest));
     if (use.linked) return std::uint64_t{0};
-    TRY_VOID(take_away(digest));
+    TRY_VOID(remove_tree(digest));
     log::info("artifact evicted", {{"digest", digest.hex()}, {"bytes", use.bytes}});
     return use.bytes;
   }
 
   // Renamed first, so that a half-removed artifact is never visible, even after a crash.
-  Status take_away(const codec::Sha256& digest) {
+  Status remove_tree(const codec::Sha256& digest) {
     {
       const MutexLock lock(mutex_);
       artifacts_.erase(digest);
@@ -527,11 +527,11 @@ class StoreImpl final : public Store {
   CondVar landed_;
   std::map<codec::Sha256, Artifact> artifacts_ GUARDED_BY(mutex_);
   std::map<codec::Sha256, std::shared_ptr<Flight>> flights_ GUARDED_BY(mutex_);
-  std::set<codec::Sha256> kept_ GUARDED_BY(mutex_);
+  std::set<codec::Sha256> protected_ GUARDED_BY(mutex_);
   std::map<codec::Sha256, std::uint64_t> archives_ GUARDED_BY(mutex_);  // kept archives, with sizes
   std::set<codec::Sha256> archives_wanted_ GUARDED_BY(mutex_);
   std::set<codec::Sha256> damaged_ GUARDED_BY(mutex_);  // present, but unusable
-  bool reported_ GUARDED_BY(mutex_) = false;            // kept_ is written to the file
+  bool reported_ GUARDED_BY(mutex_) = false;            // protected_ is written to the file
   std::uint64_t uses_ GUARDED_BY(mutex_) = 0;
 };
 

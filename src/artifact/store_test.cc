@@ -194,12 +194,12 @@ TEST_F(StoreTest, OpeningClearsHalfExtractedTreesAndKeepsPartialDownloads) {
 }
 
 TEST_F(StoreTest, StopRequestEndsASilentDownload) {
-  origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
+  origin.put(kUrl, Origin::File{.bytes = archive, .no_answer = true});
   std::stop_source stop;
-  std::latch asked(1);
-  origin.on_request([&] { asked.count_down(); });
+  std::latch requested(1);
+  origin.on_request([&] { requested.count_down(); });
   std::jthread stopper([&] {
-    asked.wait();
+    requested.wait();
     stop.request_stop();
   });
   const auto outcome = open()->ensure(Context(stop.get_token()), request(archive));
@@ -208,7 +208,7 @@ TEST_F(StoreTest, StopRequestEndsASilentDownload) {
 }
 
 TEST_F(StoreTest, SilentServerIsAbandoned) {
-  origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
+  origin.put(kUrl, Origin::File{.bytes = archive, .no_answer = true});
   ASSERT_TRUE(fs.make_directories("/s", 0755).ok());
   auto source = open_source(
       kForever, fs, origin,
@@ -217,7 +217,7 @@ TEST_F(StoreTest, SilentServerIsAbandoned) {
   const auto bytes = source.value()->next();
   ASSERT_FALSE(bytes.ok());
   EXPECT_EQ(bytes.error().reason, Reason::kDownloadFailed);
-  EXPECT_NE(bytes.error().error.message().find("sent nothing"), std::string::npos)
+  EXPECT_NE(bytes.error().error.message().find("sent no bytes"), std::string::npos)
       << bytes.error().error;
 }
 
@@ -331,11 +331,11 @@ TEST_F(StoreTest, ConcurrentCallsForOneDigestShareOneDownload) {
 TEST_F(StoreTest, FailureAtOneSourceDoesNotAffectAnotherCaller) {
   origin.put(kUrl, archive);
   const auto store = open();
-  std::latch asked(1), waiting(1);
+  std::latch requested(1), waiting(1);
   std::atomic_flag once;
   origin.on_request([&] {
     if (once.test_and_set()) return;
-    asked.count_down();
+    requested.count_down();
     waiting.wait();
   });
   std::jthread first([&] {
@@ -343,7 +343,7 @@ TEST_F(StoreTest, FailureAtOneSourceDoesNotAffectAnotherCaller) {
         store->ensure(kForever, request(archive, "onnx", "http://elsewhere/gone")).error().reason,
         Reason::kDownloadFailed);
   });
-  asked.wait();
+  requested.wait();
   std::jthread second([&] {
     waiting.count_down();
     const auto installed = store->ensure(kForever, request(archive));
@@ -352,17 +352,17 @@ TEST_F(StoreTest, FailureAtOneSourceDoesNotAffectAnotherCaller) {
 }
 
 TEST_F(StoreTest, WaiterTakesOverWhenTheDownloaderStops) {
-  origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
+  origin.put(kUrl, Origin::File{.bytes = archive, .no_answer = true});
   const auto store = open();
-  std::latch asked(1);
+  std::latch requested(1);
   std::stop_source stop;
   std::atomic_flag once;
   origin.on_request([&] {
-    if (!once.test_and_set()) asked.count_down();
+    if (!once.test_and_set()) requested.count_down();
   });
   std::jthread first(
       [&] { EXPECT_FALSE(store->ensure(Context(stop.get_token()), request(archive)).ok()); });
-  asked.wait();
+  requested.wait();
   origin.put(kUrl, archive);
   std::jthread second([&] { EXPECT_TRUE(store->ensure(kForever, request(archive)).ok()); });
   stop.request_stop();
@@ -379,11 +379,11 @@ TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedUnprotectedArtifact) {
     return std::pair(codec::Sha256::of(bytes), std::move(installed));
   };
   const auto [exposed, exposed_at] = install(1);
-  const auto [kept, kept_at] = install(2);
+  const auto [protected_digest, protected_path] = install(2);
   const auto [idle, idle_at] = install(3);
   const auto [used, used_at] = install(4);
   ASSERT_TRUE(models->expose("default/m", "1", exposed_at->directory).ok());
-  store->keep({kept});
+  store->keep({protected_digest});
   const auto [fifth, fifth_at] = install(5);  // 250,020 bytes: one must go
   ASSERT_TRUE(fifth_at.ok()) << fifth_at.error().error;
   EXPECT_FALSE(store->find(idle));
@@ -391,8 +391,8 @@ TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedUnprotectedArtifact) {
   const auto [sixth, sixth_at] = install(6);
   ASSERT_TRUE(sixth_at.ok());
   EXPECT_FALSE(store->find(fifth));
-  EXPECT_TRUE(store->find(exposed) && store->find(kept) && store->find(used));
-  store->keep({kept, used, sixth});
+  EXPECT_TRUE(store->find(exposed) && store->find(protected_digest) && store->find(used));
+  store->keep({protected_digest, used, sixth});
   const auto [seventh, seventh_at] = install(7);
   ASSERT_FALSE(seventh_at.ok());
   EXPECT_EQ(seventh_at.error().reason, Reason::kDiskFull);
@@ -408,17 +408,18 @@ TEST_F(StoreTest, OversizedArtifactEvictsNothingAndIsNotDownloadedAgain) {
     auto outcome = store->ensure(kForever, request(bytes));
     return std::pair(codec::Sha256::of(bytes), std::move(outcome));
   };
-  const auto [kept, kept_at] = install(50'000, 1);
+  const auto [protected_digest, protected_path] = install(50'000, 1);
   const auto [idle, idle_at] = install(50'000, 2);
-  ASSERT_TRUE(kept_at.ok() && idle_at.ok());
+  ASSERT_TRUE(protected_path.ok() && idle_at.ok());
   const std::string large = testing::model_archive(noise(170'000, 3));
-  store->keep({kept, codec::Sha256::of(large)});
+  store->keep({protected_digest, codec::Sha256::of(large)});
   std::uint64_t served = 0;
   for (int i = 0; i < 3; ++i) {
     const auto [wanted, outcome] = install(170'000, 3);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.error().reason, Reason::kDiskFull);
-    EXPECT_NE(outcome.error().error.message().find("149996 bytes that are left"), std::string::npos)
+    EXPECT_NE(outcome.error().error.message().find("149996 bytes that artifacts in use leave free"),
+              std::string::npos)
         << outcome.error().error;
     EXPECT_TRUE(store->find(idle)) << "it would not have helped";
     if (i == 0) served = origin.bytes_served();
@@ -460,7 +461,7 @@ TEST_F(StoreTest, OversizedModelLeavesTheReservedSpaceFree) {
   const auto outcome = store->ensure(kForever, request(huge), watch);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().reason, Reason::kDiskFull);
-  EXPECT_NE(outcome.error().error.message().find("kept for other things"), std::string::npos)
+  EXPECT_NE(outcome.error().error.message().find("reserved for other writers"), std::string::npos)
       << outcome.error().error;
   EXPECT_GE(least, 150'000u);
   EXPECT_GE(fs.space("/data")->available_bytes, 200'000u);

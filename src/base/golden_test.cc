@@ -14,14 +14,14 @@ namespace {
 class GoldenTest : public ::testing::Test {
  protected:
   GoldenTest() {
-    if (const char* given = std::getenv("UPDATE_GOLDEN")) given_ = given;
+    if (const char* original = std::getenv("UPDATE_GOLDEN")) original_ = original;
     ::unsetenv("UPDATE_GOLDEN");
     std::string pattern = ::testing::TempDir() + "golden_test_XXXXXX";
     CHECK(::mkdtemp(pattern.data()) != nullptr);
     root_ = pattern;
   }
   ~GoldenTest() override {
-    if (given_) ::setenv("UPDATE_GOLDEN", given_->c_str(), 1);
+    if (original_) ::setenv("UPDATE_GOLDEN", original_->c_str(), 1);
     std::error_code ignored;
     std::filesystem::remove_all(root_, ignored);
   }
@@ -38,7 +38,7 @@ class GoldenTest : public ::testing::Test {
   }
 
   std::filesystem::path root_;
-  std::optional<std::string> given_;
+  std::optional<std::string> original_;
 };
 
 TEST_F(GoldenTest, EqualTextPassesInBothModes) {

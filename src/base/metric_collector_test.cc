@@ -42,10 +42,10 @@ TEST(MetricCollector, RemovedSamplesAndEmptyFamiliesDisappear) {
 }
 
 TEST(MetricCollector, SeveralCollectorsMayAddToOneFamily) {
-  Pets mine, yours;
-  mine.fed_ = {{"cat", 1}};
-  yours.fed_ = {{"dog", 2}};
-  const std::string text = text_of({&mine, &yours});
+  Pets first, second;
+  first.fed_ = {{"cat", 1}};
+  second.fed_ = {{"dog", 2}};
+  const std::string text = text_of({&first, &second});
   EXPECT_EQ(text.find("# TYPE pet_fed_total"), text.rfind("# TYPE pet_fed_total"));
   EXPECT_NE(
       text.find(

@@ -116,7 +116,7 @@ Status apply(const Context& ctx, Session& session, const std::vector<std::string
 }
 
 Status patch(const Context& ctx, Session& session, const PatchOptions& options) {
-  TRY(const std::vector<Named> objects, parse_names(ctx, session, options.words));
+  TRY(const std::vector<Named> objects, parse_names(ctx, session, options.arguments));
   TRY(const Json body, codec::parse_yaml(options.patch).context("--patch"));
   std::string_view content_type = "application/merge-patch+json";
   if (options.type == "json") {
@@ -135,9 +135,9 @@ Status patch(const Context& ctx, Session& session, const PatchOptions& options) 
   return {};
 }
 
-Status scale(const Context& ctx, Session& session, const std::vector<std::string>& words,
+Status scale(const Context& ctx, Session& session, const std::vector<std::string>& arguments,
              int replicas) {
-  TRY(const std::vector<Named> objects, parse_names(ctx, session, words));
+  TRY(const std::vector<Named> objects, parse_names(ctx, session, arguments));
   const Json body = Json::object({{"spec", Json::object({{"replicas", replicas}})}});
   for (const Named& object : objects) {
     TRY([[maybe_unused]] const Json scaled,

@@ -23,14 +23,14 @@ std::string place_of(const dataset::Malformed& what) {
 /// to a power cut only costs a full count. A sync would take ten times as long as continuing from
 /// the state.
 Status write_state(os::FileSystem& fs, const os::Path& path, std::string_view text) {
-  const os::Path beside = path.string() + ".tmp" + std::to_string(::getpid());
+  const os::Path scratch = path.string() + ".tmp" + std::to_string(::getpid());
   const auto write = [&]() -> Status {
-    TRY(const auto file, fs.open(beside, os::Open::kTruncate, 0600));
+    TRY(const auto file, fs.open(scratch, os::Open::kTruncate, 0600));
     TRY_VOID(file->write(text));
-    return fs.rename(beside, path);
+    return fs.rename(scratch, path);
   };
   const Status written = write();
-  if (!written.ok()) (void)fs.remove(beside);
+  if (!written.ok()) (void)fs.remove(scratch);
   return written;
 }
 
@@ -88,8 +88,8 @@ Result<std::string> count_dataset(const Context& ctx, os::FileSystem& fs,
   TRY(request.options.header, dataset::parse_header(options.header));
   std::string unreadable;
   if (!options.state.empty()) {
-    TRY(const auto there, fs.stat(options.state));
-    if (there) {
+    TRY(const auto existing, fs.stat(options.state));
+    if (existing) {
       // An unreadable state counts as damaged and is replaced.
       auto state = os::read_file(fs, options.state, kStateBytesMax);
       if (state.ok()) {

@@ -40,26 +40,26 @@ TEST(CountDataset, CountResumesFromItsStateAndRestartsWithoutOne) {
   os::testing::MemoryFileSystem fs;
   ASSERT_TRUE(fs.make_directories("/states", 0755).ok());
   const CountOptions options{.path = data, .format = "txt", .output = "", .state = "/states/lines"};
-  const auto ask = [&] { return count_dataset(Context::background(), fs, options).value(); };
-  const auto says = [](const std::string& text, const std::string& what) {
+  const auto count = [&] { return count_dataset(Context::background(), fs, options).value(); };
+  const auto contains = [](const std::string& text, const std::string& what) {
     return text.find(what) != std::string::npos;
   };
-  EXPECT_TRUE(says(ask(), " 2\n"));
+  EXPECT_TRUE(contains(count(), " 2\n"));
   EXPECT_EQ(fs.list("/states").value(), std::vector<std::string>{"lines"});
   std::ofstream(data, std::ios::app) << "3\n";
-  std::string text = ask();
-  EXPECT_TRUE(says(text, " 3\n") && says(text, "from byte 4 on")) << text;
+  std::string text = count();
+  EXPECT_TRUE(contains(text, " 3\n") && contains(text, "from byte 4 on")) << text;
   // Possible results of a power cut, because states are not synced.
   for (const std::string damaged : {"", "\0\0\0\0", "{\"count\":"}) {
     ASSERT_TRUE(os::write_file_atomically(fs, "/states/lines", damaged).ok());
-    text = ask();
-    EXPECT_TRUE(says(text, " 3\n") && says(text, "all of it: the state is")) << text;
-    EXPECT_TRUE(says(ask(), "from byte 6 on"));
+    text = count();
+    EXPECT_TRUE(contains(text, " 3\n") && contains(text, "all of it: the state is")) << text;
+    EXPECT_TRUE(contains(count(), "from byte 6 on"));
   }
   const auto lost = count_dataset(Context::background(), fs,
                                   {.path = data, .format = "txt", .state = "/nowhere/lines"});
   ASSERT_FALSE(lost.ok());
-  EXPECT_TRUE(says(lost.error().message(), "/nowhere/lines")) << lost.error();
+  EXPECT_TRUE(contains(lost.error().message(), "/nowhere/lines")) << lost.error();
   std::filesystem::remove_all(made);
 }
 

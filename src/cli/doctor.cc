@@ -36,7 +36,7 @@ Seen look(const Context& ctx, Session& session, const meta::Resource& resource,
   return {std::move(found).value(), ""};
 }
 
-SeenList look_all(const Context& ctx, Session& session, const meta::Resource& resource) {
+SeenList list_all(const Context& ctx, Session& session, const meta::Resource& resource) {
   auto found = session.client.list_all(ctx, resource);
   // The CRD check reports missing kinds.
   if (!found.ok())
@@ -45,7 +45,7 @@ SeenList look_all(const Context& ctx, Session& session, const meta::Resource& re
 }
 
 // Looks in varda-operator, then in varda-system; defaults to varda-operator.
-void look_for_operator(const Context& ctx, Session& session, Examined& seen) {
+void find_operator(const Context& ctx, Session& session, Examined& seen) {
   for (const char* ns : {kOperator, kSystem, kOperator}) {
     seen.operator_namespace = ns;
     seen.lease = look(ctx, session, meta::core::leases(), ns, kOperator);
@@ -177,10 +177,11 @@ class Diagnosis {
   // True if the certificate is expired or not yet valid: a wrong clock, or a certificate that
   // `varda up` did not renew.
   bool refused_for_dates() const {
-    const auto says = [this](const char* text) {
+    const auto message_contains = [this](const char* text) {
       return seen_.version.error.find(text) != std::string::npos;
     };
-    return says("certificate has expired") || says("certificate is not yet valid");
+    return message_contains("certificate has expired") ||
+           message_contains("certificate is not yet valid");
   }
 
   bool server() {
@@ -200,8 +201,8 @@ class Diagnosis {
     }
     const Json& version = *seen_.version.object;
     const std::string name = version["gitVersion"].as_string();
-    const std::size_t ours = name.find("+varda.");
-    one_machine_ = ours != std::string::npos;
+    const std::size_t build = name.find("+varda.");
+    one_machine_ = build != std::string::npos;
     if (!seen_.refused.empty()) {
       add(Level::kBad, "server",
           "does not accept the credentials of the kubeconfig: " + seen_.refused,
@@ -211,9 +212,9 @@ class Diagnosis {
                          "from the administrator");
       return false;
     }
-    if (one_machine_ && name.substr(ours + 7) != options_.version) {
+    if (one_machine_ && name.substr(build + 7) != options_.version) {
       add(Level::kNote, "server",
-          "is that of varda " + name.substr(ours + 7) + ", this is " + options_.version,
+          "is that of varda " + name.substr(build + 7) + ", this is " + options_.version,
           "use the program that `varda up` was started with, or start it again with this one");
     } else if (leading_number(version["major"].as_string()) == 1 &&
                leading_number(version["minor"].as_string()) < 27) {
@@ -235,20 +236,20 @@ class Diagnosis {
 
   void kinds() {
     for (std::size_t i = 0; i < options_.crds.size() && i < seen_.crds.size(); ++i) {
-      const Json& ours = options_.crds[i];
-      const Seen& theirs = seen_.crds[i];
-      const std::string where = "CRD " + ours.at("metadata/name").as_string();
-      const std::string version = ours.at("spec/versions/0/name").as_string();
-      if (!theirs.error.empty()) {
-        unread(where, theirs.error);
-      } else if (!theirs.object) {
+      const Json& expected = options_.crds[i];
+      const Seen& actual = seen_.crds[i];
+      const std::string where = "CRD " + expected.at("metadata/name").as_string();
+      const std::string version = expected.at("spec/versions/0/name").as_string();
+      if (!actual.error.empty()) {
+        unread(where, actual.error);
+      } else if (!actual.object) {
         add(Level::kBad, where, "is not installed", install());
-      } else if (!is_true(condition(*theirs.object, "Established"))) {
+      } else if (!is_true(condition(*actual.object, "Established"))) {
         add(Level::kBad, where,
-            "is not established (" + because(condition(*theirs.object, "Established")) + ")",
+            "is not established (" + because(condition(*actual.object, "Established")) + ")",
             "another CRD may use the same names: kubectl describe crd " +
-                ours.at("metadata/name").as_string());
-      } else if (!same_schema(ours, *theirs.object, version)) {
+                expected.at("metadata/name").as_string());
+      } else if (!same_schema(expected, *actual.object, version)) {
         add(Level::kNote, where, "is of another release than this program",
             "apply the CRDs of the release that the operator has: kubectl apply -f deploy/crds");
       } else {
@@ -256,8 +257,8 @@ class Diagnosis {
       }
     }
   }
-  static bool same_schema(const Json& ours, const Json& theirs, const std::string& version) {
-    Json wanted = schema_of(ours, version), found = schema_of(theirs, version);
+  static bool same_schema(const Json& expected, const Json& actual, const std::string& version) {
+    Json wanted = schema_of(expected, version), found = schema_of(actual, version);
     if (alike(wanted, found)) return true;
     drop_rules(wanted);
     return alike(wanted, found);
@@ -508,7 +509,7 @@ class Diagnosis {
   std::vector<Finding> found_;
 };
 
-std::string_view word(Finding::Level level) {
+std::string_view level_name(Finding::Level level) {
   switch (level) {
     case Finding::Level::kGood:
       return "ok";
@@ -526,7 +527,7 @@ Json to_json(const std::vector<Finding>& findings, int problems) {
   Json list = Json::array();
   for (const Finding& one : findings) {
     Json entry =
-        Json::object({{"level", word(one.level)}, {"where", one.where}, {"what", one.what}});
+        Json::object({{"level", level_name(one.level)}, {"where", one.where}, {"what", one.what}});
     if (!one.advice.empty()) entry.set("advice", one.advice);
     list.push_back(std::move(entry));
   }
@@ -559,14 +560,14 @@ Examined examine(const Context& ctx, Session& session, const DoctorOptions& opti
     one.allowed = may(ctx, session, one);
     seen.permissions.push_back(std::move(one));
   }
-  look_for_operator(ctx, session, seen);
+  find_operator(ctx, session, seen);
   seen.gateway_deployment = look(ctx, session, meta::core::deployments(), kSystem, "varda-gateway");
   seen.gateway_service = look(ctx, session, meta::core::services(), kSystem, "varda-gateway");
   seen.gateway_config = look(ctx, session, meta::core::config_maps(), kSystem, "varda-gateway");
-  seen.nodes = look_all(ctx, session, meta::core::nodes());
-  seen.edge_nodes = look_all(ctx, session, kEdgeNodes);
-  seen.models = look_all(ctx, session, kModels);
-  seen.joint_services = look_all(ctx, session, kJointServices);
+  seen.nodes = list_all(ctx, session, meta::core::nodes());
+  seen.edge_nodes = list_all(ctx, session, kEdgeNodes);
+  seen.models = list_all(ctx, session, kModels);
+  seen.joint_services = list_all(ctx, session, kJointServices);
   if (!options.gateway_url.empty() && options.try_gateway) {
     seen.gateway_url = options.gateway_url;
     const std::string ca = seen.gateway_config.object

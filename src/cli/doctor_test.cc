@@ -35,46 +35,46 @@ DoctorOptions options() {
 }
 
 // {object: …} or {error: …} of a file; absent: the object does not exist.
-Seen seen(const Json& given) {
+Seen seen(const Json& json) {
   Seen out;
-  if (given.contains("object")) out.object = given["object"];
-  out.error = given["error"].as_string();
+  if (json.contains("object")) out.object = json["object"];
+  out.error = json["error"].as_string();
   return out;
 }
-SeenList seen_list(const Json& given) {
-  if (given.contains("error")) return {{}, given["error"].as_string()};
+SeenList seen_list(const Json& json) {
+  if (json.contains("error")) return {{}, json["error"].as_string()};
   SeenList out;
-  for (const Json& item : given.as_array()) out.items.push_back(item);
+  for (const Json& item : json.as_array()) out.items.push_back(item);
   return out;
 }
 
-Examined examined(const Json& given) {
+Examined examined(const Json& json) {
   Examined out;
   out.now = options().now;
-  out.version = seen(given["version"]);
-  out.refused = given["refused"].as_string();
-  out.unready = given["unready"].as_string();
+  out.version = seen(json["version"]);
+  out.refused = json["refused"].as_string();
+  out.unready = json["unready"].as_string();
   Json crd = yaml(kCrd);
   crd.set("status", yaml("{conditions: [{type: Established, status: 'True'}]}"));
-  out.crds = {given.contains("crd") ? seen(given["crd"]) : Seen{crd, ""}};
-  for (const Json& one : given["permissions"].as_array()) {
+  out.crds = {json.contains("crd") ? seen(json["crd"]) : Seen{crd, ""}};
+  for (const Json& one : json["permissions"].as_array()) {
     out.permissions.push_back(
         {one["verb"].as_string(), one["group"].as_string(), one["resource"].as_string(),
          one.contains("allowed") ? std::optional<bool>(one["allowed"].as_bool()) : std::nullopt});
   }
-  if (given.contains("operatorNamespace"))
-    out.operator_namespace = given["operatorNamespace"].as_string();
-  out.lease = seen(given["lease"]);
-  out.operator_deployment = seen(given["operator"]);
-  out.gateway_deployment = seen(given["gateway"]);
-  out.gateway_service = seen(given["service"]);
-  out.gateway_config = seen(given["config"]);
-  out.nodes = seen_list(given["nodes"]);
-  out.edge_nodes = seen_list(given["edgeNodes"]);
-  out.models = seen_list(given["models"]);
-  out.joint_services = seen_list(given["jointServices"]);
-  out.gateway_url = given["gatewayUrl"].as_string();
-  if (given.contains("gatewayTrouble")) out.gateway_trouble = given["gatewayTrouble"].as_string();
+  if (json.contains("operatorNamespace"))
+    out.operator_namespace = json["operatorNamespace"].as_string();
+  out.lease = seen(json["lease"]);
+  out.operator_deployment = seen(json["operator"]);
+  out.gateway_deployment = seen(json["gateway"]);
+  out.gateway_service = seen(json["service"]);
+  out.gateway_config = seen(json["config"]);
+  out.nodes = seen_list(json["nodes"]);
+  out.edge_nodes = seen_list(json["edgeNodes"]);
+  out.models = seen_list(json["models"]);
+  out.joint_services = seen_list(json["jointServices"]);
+  out.gateway_url = json["gatewayUrl"].as_string();
+  if (json.contains("gatewayTrouble")) out.gateway_trouble = json["gatewayTrouble"].as_string();
   return out;
 }
 
@@ -155,14 +155,15 @@ TEST_F(DoctorTest, GatewayIsTriedWithThePublishedAuthority) {
                            "data: {ca.crt: PEM}}"))
                 .status,
             201);
-  DoctorOptions asked = options();
-  asked.gateway_url = "https://gateway:30443";
+  DoctorOptions with_options = options();
+  with_options.gateway_url = "https://gateway:30443";
   std::string tried;
-  asked.try_gateway = [&](const Context&, const std::string& url, const std::string& ca) -> Status {
+  with_options.try_gateway = [&](const Context&, const std::string& url,
+                                 const std::string& ca) -> Status {
     tried = url + " " + ca;
     return Error(Code::kUnavailable, "connection refused");
   };
-  (void)doctor(ctx_, session_, asked);
+  (void)doctor(ctx_, session_, with_options);
   EXPECT_EQ(tried, "https://gateway:30443 PEM");
   EXPECT_NE(out_.find("BAD   gateway https://gateway:30443 does not answer: connection refused"),
             std::string::npos)
@@ -191,9 +192,9 @@ TEST_F(DoctorTest, OperatorIsFoundInEitherNamespace) {
 }
 
 TEST_F(DoctorTest, JsonOutputListsFindingsAndCountsProblems) {
-  DoctorOptions asked = options();
-  asked.output.form = Output::Form::kJson;
-  const Status status = doctor(ctx_, session_, asked);
+  DoctorOptions with_options = options();
+  with_options.output.form = Output::Form::kJson;
+  const Status status = doctor(ctx_, session_, with_options);
   const auto parsed = codec::parse_json(out_);
   ASSERT_TRUE(parsed.ok()) << out_;
   std::int64_t problems = 0;

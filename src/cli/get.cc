@@ -161,7 +161,7 @@ Status follow(const Context& ctx, Session& session, const Target& target, const 
 }  // namespace
 
 Status get(const Context& ctx, Session& session, const GetOptions& options) {
-  TRY(const std::vector<Target> targets, parse_targets(ctx, session, options.words));
+  TRY(const std::vector<Target> targets, parse_targets(ctx, session, options.arguments));
   if (options.watch && (targets.size() != 1 || targets[0].names.size() > 1)) {
     return Error(Code::kInvalid, "--watch follows one resource, or one object");
   }
@@ -174,9 +174,10 @@ Status get(const Context& ctx, Session& session, const GetOptions& options) {
   return options.watch ? follow(ctx, session, targets[0], options, columns) : Status();
 }
 
-Status describe_objects(const Context& ctx, Session& session, const std::vector<std::string>& words,
+Status describe_objects(const Context& ctx, Session& session,
+                        const std::vector<std::string>& arguments,
                         const std::string& label_selector) {
-  TRY(const std::vector<Target> targets, parse_targets(ctx, session, words));
+  TRY(const std::vector<Target> targets, parse_targets(ctx, session, arguments));
   bool first = true;
   for (const Target& target : targets) {
     const meta::Resource& r = target.resource.resource;

@@ -28,7 +28,7 @@ class Evaluator {
   }
 
   /// Runs to the end of the template, or to the {end} of a range. Called once per node of a range.
-  Status block(const Nodes& here, std::string& out, bool in_range) {
+  Status block(const Nodes& nodes, std::string& out, bool in_range) {
     while (at_ < text_.size()) {
       if (text_[at_] != '{') {
         out += text_[at_++];
@@ -43,7 +43,7 @@ class Evaluator {
         return {};
       }
       if (inside.rfind("range ", 0) == 0) {
-        TRY(const Nodes found, select(inside.substr(6), here));
+        TRY(const Nodes found, select(inside.substr(6), nodes));
         const std::size_t body = at_;
         if (found.empty()) {
           std::string ignored;
@@ -57,7 +57,7 @@ class Evaluator {
       } else if (!inside.empty() && (inside[0] == '"' || inside[0] == '\'')) {
         literal(inside.substr(1, inside.size() - 2), out);
       } else {
-        TRY_VOID(print(inside, here, out));
+        TRY_VOID(print(inside, nodes, out));
       }
     }
     if (in_range) return fail("{range} without {end}");
@@ -90,8 +90,8 @@ class Evaluator {
     }
   }
 
-  Status print(std::string_view path, const Nodes& here, std::string& out) {
-    TRY(const Nodes found, select(path, here));
+  Status print(std::string_view path, const Nodes& nodes, std::string& out) {
+    TRY(const Nodes found, select(path, nodes));
     bool first = true;
     for (const Json* node : found) {
       if (!first) out += ' ';
@@ -101,12 +101,12 @@ class Evaluator {
     return {};
   }
 
-  // `here` has one node, except at the top: the object.
-  Result<Nodes> select(std::string_view expression, const Nodes& here) const {
+  // `nodes` has one node, except at the top: the object.
+  Result<Nodes> select(std::string_view expression, const Nodes& nodes) const {
     auto path = meta::JsonPath::parse(expression);
     if (!path.ok()) return fail(path.error().message());
     Nodes out;
-    for (const Json* node : here) {
+    for (const Json* node : nodes) {
       for (const Json* found : path->find(*node, root_)) out.push_back(found);
     }
     return out;

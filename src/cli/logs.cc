@@ -92,10 +92,10 @@ Result<std::vector<meta::ObjectKey>> pods_of(const Context& ctx, Session& sessio
 
 Status logs(const Context& ctx, Session& session, const LogsOptions& options) {
   std::vector<meta::ObjectKey> pods;
-  if (options.word.find('/') == std::string::npos) {
-    pods.push_back({session.ns, options.word});
+  if (options.target.find('/') == std::string::npos) {
+    pods.push_back({session.ns, options.target});
   } else {
-    TRY(const std::vector<Named> named, parse_names(ctx, session, {options.word}));
+    TRY(const std::vector<Named> named, parse_names(ctx, session, {options.target}));
     if (named[0].resource.resource == meta::core::pods()) {
       pods.push_back(named[0].key);
     } else {
@@ -135,7 +135,7 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
   const std::string ns = session.namespace_of(meta::core::events());
   TRY(kube::List list,
       session.client.list_all(ctx, meta::core::events(), {.ns = ns, .field_selector = selector}));
-  std::stable_sort(list.items.begin(), list.items.end(), happened_before);
+  std::stable_sort(list.items.begin(), list.items.end(), earlier_event);
   const auto row = [&](const Json& e) -> std::vector<std::string> {
     auto then = meta::parse_time(last_seen(e).as_string());
     const auto age = then.ok() ? meta::format_age(std::chrono::duration_cast<std::chrono::seconds>(

@@ -153,7 +153,7 @@ std::string_view group_of(std::string_view api_version) {
 
 /// True if the event's reference matches the object. Two groups may have kinds of the same name,
 /// and a recreated object has a new uid. Kubelets use a Node's name as uid, so Nodes match by name.
-bool speaks_of(const Json& reference, const Json& object) {
+bool refers_to(const Json& reference, const Json& object) {
   const std::string& version = reference["apiVersion"].as_string();
   const std::string& uid = reference["uid"].as_string();
   const std::string& own_uid = object.at("metadata/uid").as_string();
@@ -170,7 +170,7 @@ const Json& last_seen(const Json& event) {
                                           : event["lastTimestamp"];
 }
 
-bool happened_before(const Json& a, const Json& b) {
+bool earlier_event(const Json& a, const Json& b) {
   const std::string &a_time = last_seen(a).as_string(), &b_time = last_seen(b).as_string();
   if (a_time != b_time) return a_time < b_time;
   // Times have whole seconds; within one, resourceVersion orders the writes. Fewer digits mean a
@@ -235,11 +235,11 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
   }
   std::vector<const Json*> own;
   for (const Json& e : events) {
-    if (speaks_of(e["involvedObject"], object)) own.push_back(&e);
+    if (refers_to(e["involvedObject"], object)) own.push_back(&e);
   }
   if (own.empty()) return out + "Events: <none>\n";
   std::stable_sort(own.begin(), own.end(),
-                   [](const Json* a, const Json* b) { return happened_before(*a, *b); });
+                   [](const Json* a, const Json* b) { return earlier_event(*a, *b); });
   std::vector<std::vector<std::string>> rows = {{"TYPE", "REASON", "AGE", "FROM", "MESSAGE"}};
   for (const Json* e : own) {
     std::string when = age(last_seen(*e), now);

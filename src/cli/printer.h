@@ -58,7 +58,7 @@ Result<std::string> evaluate_jsonpath(std::string_view path_template, const Json
 /// Time of the event's last occurrence.
 const Json& last_seen(const Json& event);
 /// Orders events by time, then by resourceVersion.
-bool happened_before(const Json& a, const Json& b);
+bool earlier_event(const Json& a, const Json& b);
 
 /// Human-readable view of one object: metadata, spec and status as indented text, conditions as a
 /// table. Then the events about this object (same group and uid), oldest first.

@@ -38,26 +38,26 @@ std::string Session::namespace_of(const meta::Resource& resource) const {
 }
 
 Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session,
-                                          const std::vector<std::string>& words) {
-  if (words.empty())
+                                          const std::vector<std::string>& arguments) {
+  if (arguments.empty())
     return Error(Code::kInvalid,
                  "name a resource like \"pods\" or \"inferencemodels\", or TYPE/NAME");
   TRY(const kube::Discovery* discovery, session.discovery(ctx));
   std::vector<Target> out;
-  if (words[0].find('/') != std::string::npos) {
-    for (const std::string& word : words) {
-      const auto slash = word.find('/');
-      if (slash == std::string::npos || slash + 1 == word.size()) {
+  if (arguments[0].find('/') != std::string::npos) {
+    for (const std::string& argument : arguments) {
+      const auto slash = argument.find('/');
+      if (slash == std::string::npos || slash + 1 == argument.size()) {
         return Error(Code::kInvalid,
-                     "\"" + word + "\": either all arguments or none must be TYPE/NAME");
+                     "\"" + argument + "\": either all arguments or none must be TYPE/NAME");
       }
-      TRY(kube::ApiResource resource, discovery->find(word.substr(0, slash)));
-      out.push_back({std::move(resource), {word.substr(slash + 1)}});
+      TRY(kube::ApiResource resource, discovery->find(argument.substr(0, slash)));
+      out.push_back({std::move(resource), {argument.substr(slash + 1)}});
     }
     return out;
   }
-  const std::vector<std::string> names(words.begin() + 1, words.end());
-  for (const std::string_view type : split(words[0], ',')) {
+  const std::vector<std::string> names(arguments.begin() + 1, arguments.end());
+  for (const std::string_view type : split(arguments[0], ',')) {
     auto resource = discovery->find(type);
     if (resource.ok()) {
       out.push_back({*resource, names});
@@ -75,8 +75,8 @@ Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session,
 }
 
 Result<std::vector<Named>> parse_names(const Context& ctx, Session& session,
-                                       const std::vector<std::string>& words) {
-  TRY(const std::vector<Target> targets, parse_targets(ctx, session, words));
+                                       const std::vector<std::string>& arguments) {
+  TRY(const std::vector<Target> targets, parse_targets(ctx, session, arguments));
   std::vector<Named> out;
   for (const Target& target : targets) {
     if (target.names.empty())

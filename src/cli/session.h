@@ -48,14 +48,14 @@ struct Target {
 };
 /// "pods", "pods a b", "pod/a node/b", "pods,services", "edgeai" (a category). kInvalid, kNotFound.
 Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session,
-                                          const std::vector<std::string>& words);
+                                          const std::vector<std::string>& arguments);
 /// The same for commands that require names, one per object.
 struct Named {
   kube::ApiResource resource;
   meta::ObjectKey key;
 };
 Result<std::vector<Named>> parse_names(const Context& ctx, Session& session,
-                                       const std::vector<std::string>& words);
+                                       const std::vector<std::string>& arguments);
 
 /// All objects of the files, folders (*.yaml, *.yml, *.json) and "-" (standard input); Lists are
 /// split. Errors name the file, and the line if known.

@@ -17,7 +17,7 @@ namespace varda::cli {
 Status apply(const Context& ctx, Session& session, const std::vector<std::string>& files);
 
 struct GetOptions {
-  std::vector<std::string> words;
+  std::vector<std::string> arguments;
   Output output;
   std::string label_selector, field_selector;
   bool watch = false;  // then follow changes until the context is done
@@ -25,11 +25,12 @@ struct GetOptions {
 };
 Status get(const Context& ctx, Session& session, const GetOptions& options);
 
-Status describe_objects(const Context& ctx, Session& session, const std::vector<std::string>& words,
+Status describe_objects(const Context& ctx, Session& session,
+                        const std::vector<std::string>& arguments,
                         const std::string& label_selector);
 
 struct DeleteCommand {
-  std::vector<std::string> words;
+  std::vector<std::string> arguments;
   std::vector<std::string> files;
   std::string label_selector;
   bool all = false;
@@ -40,7 +41,7 @@ struct DeleteCommand {
 Status remove(const Context& ctx, Session& session, const DeleteCommand& command);
 
 struct LogsOptions {
-  std::string word;  // "POD", "pod/POD", or "TYPE/NAME" of an owner of pods
+  std::string target;  // "POD", "pod/POD", or "TYPE/NAME" of an owner of pods
   std::string container;
   bool follow = false, previous = false, timestamps = false;
   std::optional<int> tail;
@@ -56,7 +57,7 @@ struct EventsOptions {
 Status events(const Context& ctx, Session& session, const EventsOptions& options);
 
 struct WaitOptions {
-  std::vector<std::string> words;
+  std::vector<std::string> arguments;
   std::string
       condition;  // "condition=Ready", "condition=Ready=False", "delete", "jsonpath={.status.x}=y"
   std::string label_selector;
@@ -68,7 +69,7 @@ struct WaitOptions {
 Status wait(const Context& ctx, Session& session, const WaitOptions& options);
 
 struct PatchOptions {
-  std::vector<std::string> words;
+  std::vector<std::string> arguments;
   std::string patch;           // JSON or YAML
   std::string type = "merge";  // merge, json, strategic
 };
@@ -78,7 +79,7 @@ Status patch(const Context& ctx, Session& session, const PatchOptions& options);
 Status api_resources(const Context& ctx, Session& session);
 
 /// Sets spec.replicas through the scale subresource.
-Status scale(const Context& ctx, Session& session, const std::vector<std::string>& words,
+Status scale(const Context& ctx, Session& session, const std::vector<std::string>& arguments,
              int replicas);
 
 }  // namespace varda::cli

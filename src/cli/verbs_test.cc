@@ -107,14 +107,15 @@ TEST_F(VerbsTest, UnknownFieldsAreNamedAndTheWriteIsRefused) {
   EXPECT_FALSE(client_.find(ctx_, kMaps, {"default", "a"}).value());
 
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").ok());
-  const Status patched = patch(ctx_, session_, {.words = {"cm", "a"}, .patch = "{dtaa: {k: v}}"});
+  const Status patched =
+      patch(ctx_, session_, {.arguments = {"cm", "a"}, .patch = "{dtaa: {k: v}}"});
   ASSERT_FALSE(patched.ok());
   EXPECT_NE(patched.error().message().find("dtaa"), std::string::npos) << patched.error();
 }
 
 TEST_F(VerbsTest, WaitWithZeroTimeoutChecksOnce) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());
-  WaitOptions options{.words = {"configmap/a"},
+  WaitOptions options{.arguments = {"configmap/a"},
                       .condition = "jsonpath={.data.k}=v",
                       .timeout = std::chrono::milliseconds(0)};
   EXPECT_TRUE(wait(ctx_, session_, options).ok());
@@ -137,8 +138,9 @@ TEST_F(VerbsTest, WaitOnATerminalPrintsConditionMessages) {
         .ok();
   };
   ASSERT_TRUE(set("False", "120 MiB of 1.0 GiB"));
-  WaitOptions options{
-      .words = {"pod/a"}, .condition = "condition=Ready", .timeout = std::chrono::milliseconds(0)};
+  WaitOptions options{.arguments = {"pod/a"},
+                      .condition = "condition=Ready",
+                      .timeout = std::chrono::milliseconds(0)};
   EXPECT_EQ(wait(ctx_, session_, options).error().code(), Code::kTimeout);
   EXPECT_EQ(error_, "") << "no terminal";
 
@@ -161,7 +163,7 @@ TEST_F(VerbsTest, DeleteErrorNamesTheFinalizers) {
           "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [example.com/hold]}}")
           .ok());
   const Status status =
-      remove(ctx_, session_, {.words = {"cm", "a"}, .timeout = std::chrono::milliseconds(0)});
+      remove(ctx_, session_, {.arguments = {"cm", "a"}, .timeout = std::chrono::milliseconds(0)});
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message().find("example.com/hold"), std::string::npos) << status.error();
 }
@@ -181,7 +183,7 @@ TEST_F(VerbsTest, DeletingAJobDeletesItsPods) {
                     "uid: " +
                     uid + ", controller: true}]}, spec: " + containers + "}")
                   .ok());
-  ASSERT_TRUE(remove(ctx_, session_, {.words = {"job", "j"}}).ok());
+  ASSERT_TRUE(remove(ctx_, session_, {.arguments = {"job", "j"}}).ok());
   EXPECT_TRUE(eventually([&] {
     const auto pod = client_.find(ctx_, pods, {"default", "p"}).value();
     return !pod || pod->at("metadata").contains("deletionTimestamp");
@@ -190,9 +192,9 @@ TEST_F(VerbsTest, DeletingAJobDeletesItsPods) {
 
 TEST_F(VerbsTest, DeleteRefusesTwoWaysToSelectObjects) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").ok());
-  EXPECT_EQ(remove(ctx_, session_, {.words = {"cm", "a"}, .files = {"-"}}).error().code(),
+  EXPECT_EQ(remove(ctx_, session_, {.arguments = {"cm", "a"}, .files = {"-"}}).error().code(),
             Code::kInvalid);
-  EXPECT_EQ(remove(ctx_, session_, {.words = {"cm"}, .label_selector = "x=y", .all = true})
+  EXPECT_EQ(remove(ctx_, session_, {.arguments = {"cm"}, .label_selector = "x=y", .all = true})
                 .error()
                 .code(),
             Code::kInvalid);
@@ -200,8 +202,10 @@ TEST_F(VerbsTest, DeleteRefusesTwoWaysToSelectObjects) {
 }
 
 TEST_F(VerbsTest, NamesAreEscapedInRequestPaths) {
-  EXPECT_EQ(get(ctx_, session_, {.words = {"cm", "../../nodes"}}).error().code(), Code::kNotFound);
-  EXPECT_EQ(get(ctx_, session_, {.words = {"cm", "a?watch=true"}}).error().code(), Code::kNotFound);
+  EXPECT_EQ(get(ctx_, session_, {.arguments = {"cm", "../../nodes"}}).error().code(),
+            Code::kNotFound);
+  EXPECT_EQ(get(ctx_, session_, {.arguments = {"cm", "a?watch=true"}}).error().code(),
+            Code::kNotFound);
 }
 
 TEST_F(VerbsTest, ApiResourcesListsPluralAndShortNames) {

@@ -142,7 +142,7 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
   TRY(const Wanted wanted, parse(options.condition));
   std::vector<Named> objects;
   if (options.all || !options.label_selector.empty()) {
-    TRY(const std::vector<Target> targets, parse_targets(ctx, session, options.words));
+    TRY(const std::vector<Target> targets, parse_targets(ctx, session, options.arguments));
     for (const Target& target : targets) {
       const meta::Resource& r = target.resource.resource;
       TRY(const kube::List list,
@@ -156,7 +156,7 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
     }
     if (objects.empty()) return Error(Code::kNotFound, "no matching resources found");
   } else {
-    TRY(objects, parse_names(ctx, session, options.words));
+    TRY(objects, parse_names(ctx, session, options.arguments));
   }
   const Context limit = ctx.with_timeout(options.timeout);
   for (const Named& object : objects) {
@@ -169,7 +169,7 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
 
 Status remove(const Context& ctx, Session& session, const DeleteCommand& command) {
   std::vector<Named> objects;
-  if (!command.files.empty() && !command.words.empty()) {
+  if (!command.files.empty() && !command.arguments.empty()) {
     return Error(Code::kInvalid, "-f and names exclude each other");
   }
   if (command.all && !command.label_selector.empty())
@@ -182,7 +182,7 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
       objects.push_back(std::move(where));
     }
   } else if (command.all || !command.label_selector.empty()) {
-    TRY(const std::vector<Target> targets, parse_targets(ctx, session, command.words));
+    TRY(const std::vector<Target> targets, parse_targets(ctx, session, command.arguments));
     for (const Target& target : targets) {
       const meta::Resource& r = target.resource.resource;
       TRY(const kube::List list,
@@ -196,23 +196,23 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
     }
     if (objects.empty()) session.error("No resources found\n");
   } else {
-    TRY(objects, parse_names(ctx, session, command.words));
+    TRY(objects, parse_names(ctx, session, command.arguments));
   }
   Status first;
   std::vector<std::pair<Named, std::string>>
       deleted;  // with uid, because a controller may recreate the name
   for (const Named& object : objects) {
     // Like kubectl: the API server's default would keep the pods of a Job.
-    auto gone = session.client.remove(ctx, object.resource.resource, object.key,
-                                      {.propagation = kube::Propagation::kBackground});
-    if (gone.ok()) {
+    auto removed = session.client.remove(ctx, object.resource.resource, object.key,
+                                         {.propagation = kube::Propagation::kBackground});
+    if (removed.ok()) {
       session.out(spelled(object.resource, object.key.name) + " deleted\n");
-      const Json& answer = *gone;  // the object, or a Status about it
+      const Json& answer = *removed;  // the object, or a Status about it
       deleted.emplace_back(
           object, answer.at("metadata/uid").string_or(answer.at("details/uid").as_string()));
-    } else if (!(gone.error().code() == Code::kNotFound && command.ignore_not_found)) {
+    } else if (!(removed.error().code() == Code::kNotFound && command.ignore_not_found)) {
       if (!first.ok()) session.error("error: " + first.error().message() + "\n");
-      first = std::move(gone).error();
+      first = std::move(removed).error();
     }
   }
   if (command.wait) {

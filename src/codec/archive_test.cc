@@ -116,17 +116,17 @@ TEST_P(ArchiveFormats, UnreadEntriesAreSkipped) {
 
 TEST_P(ArchiveFormats, SourceErrorIsReturnedUnchanged) {
   const std::string bytes = pack(GetParam(), sample());
-  const Error gone(Code::kTimeout, "peer went silent");
+  const Error timeout(Code::kTimeout, "peer went silent");
   for (const std::size_t limit : {std::size_t{0}, std::size_t{100}, bytes.size() / 2}) {
-    std::size_t given = 0;
+    std::size_t produced = 0;
     const auto found = unpack([&]() -> Result<std::string> {
-      if (given >= limit) return gone;
-      std::string part = bytes.substr(given, std::min<std::size_t>(50, limit - given));
-      given += part.size();
+      if (produced >= limit) return timeout;
+      std::string part = bytes.substr(produced, std::min<std::size_t>(50, limit - produced));
+      produced += part.size();
       return part;
     });
     ASSERT_FALSE(found.ok());
-    EXPECT_EQ(found.error(), gone);
+    EXPECT_EQ(found.error(), timeout);
   }
 }
 
@@ -188,7 +188,7 @@ TEST(ArchiveReader, ErrorNamesTheFormatOfOtherFiles) {
   struct Case {
     std::string bytes;
     Code code;
-    std::string says;
+    std::string message;
   };
   const Case cases[] = {
       {"", Code::kCorrupt, "empty"},
@@ -206,9 +206,9 @@ TEST(ArchiveReader, ErrorNamesTheFormatOfOtherFiles) {
   };
   for (const Case& c : cases) {
     const auto found = unpack(pieces(c.bytes, 100));
-    ASSERT_FALSE(found.ok()) << c.says;
-    EXPECT_EQ(found.error().code(), c.code) << c.says;
-    EXPECT_NE(found.error().message().find(c.says), std::string::npos) << found.error();
+    ASSERT_FALSE(found.ok()) << c.message;
+    EXPECT_EQ(found.error().code(), c.code) << c.message;
+    EXPECT_NE(found.error().message().find(c.message), std::string::npos) << found.error();
   }
 }
 

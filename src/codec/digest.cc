@@ -94,11 +94,11 @@ std::string base64(std::string_view bytes) {
     const auto at = [&](std::size_t k) {
       return k < rest ? static_cast<unsigned>(static_cast<unsigned char>(bytes[i + k])) : 0u;
     };
-    const unsigned word = at(0) << 16 | at(1) << 8 | at(2);
-    out += kBase64[word >> 18];
-    out += kBase64[word >> 12 & 63];
-    out += rest > 1 ? kBase64[word >> 6 & 63] : '=';
-    out += rest > 2 ? kBase64[word & 63] : '=';
+    const unsigned bits = at(0) << 16 | at(1) << 8 | at(2);
+    out += kBase64[bits >> 18];
+    out += kBase64[bits >> 12 & 63];
+    out += rest > 1 ? kBase64[bits >> 6 & 63] : '=';
+    out += rest > 2 ? kBase64[bits & 63] : '=';
   }
   return out;
 }
@@ -113,23 +113,23 @@ Result<std::string> unbase64(std::string_view text) {
   std::string out;
   out.reserve(clean.size() / 4 * 3);
   for (std::size_t i = 0; i < clean.size(); i += 4) {
-    unsigned word = 0;
+    unsigned bits = 0;
     int padding = 0;
     for (std::size_t k = 0; k < 4; ++k) {
       const char c = clean[i + k];
       if (c == '=') {
         if (i + 4 != clean.size() || k < 2) return bad;
         ++padding;
-        word <<= 6;
+        bits <<= 6;
         continue;
       }
       const auto at = std::string_view(kBase64).find(c);
       if (at == std::string_view::npos || padding > 0) return bad;
-      word = word << 6 | static_cast<unsigned>(at);
+      bits = bits << 6 | static_cast<unsigned>(at);
     }
-    out += static_cast<char>(word >> 16);
-    if (padding < 2) out += static_cast<char>(word >> 8 & 255);
-    if (padding < 1) out += static_cast<char>(word & 255);
+    out += static_cast<char>(bits >> 16);
+    if (padding < 2) out += static_cast<char>(bits >> 8 & 255);
+    if (padding < 1) out += static_cast<char>(bits & 255);
   }
   return out;
 }

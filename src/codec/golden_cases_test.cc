@@ -78,7 +78,7 @@ TEST(Difference, InapplicableDifferenceIsAnError) {
 class GoldenCasesTest : public ::testing::Test {
  protected:
   GoldenCasesTest() {
-    if (const char* given = std::getenv("UPDATE_GOLDEN")) given_ = given;
+    if (const char* original = std::getenv("UPDATE_GOLDEN")) original_ = original;
     ::unsetenv("UPDATE_GOLDEN");
     std::string pattern = ::testing::TempDir() + "golden_cases_XXXXXX";
     CHECK(::mkdtemp(pattern.data()) != nullptr);
@@ -88,7 +88,7 @@ class GoldenCasesTest : public ::testing::Test {
     write("b.yaml", "name: far\nclaim: Other file.\nfrom: a/child\nexpect: {w: 3}\n");
   }
   ~GoldenCasesTest() override {
-    if (given_) ::setenv("UPDATE_GOLDEN", given_->c_str(), 1);
+    if (original_) ::setenv("UPDATE_GOLDEN", original_->c_str(), 1);
     std::error_code ignored;
     std::filesystem::remove_all(root_, ignored);
   }
@@ -106,7 +106,7 @@ class GoldenCasesTest : public ::testing::Test {
       "given:\n  old.phase: Failed\nexpect:\n  x: 1\n  w: 2\n---\nname: child\n"
       "claim: Without the old pod.\nfrom: base\ngiven: {old: null}\nexpect: {x: 5}\n";
   std::filesystem::path root_;
-  std::optional<std::string> given_;
+  std::optional<std::string> original_;
 };
 
 TEST_F(GoldenCasesTest, CasesInheritFromOtherCases) {

@@ -142,32 +142,32 @@ bool Json::erase(std::string_view name) {
 }
 
 const Json& Json::at(std::string_view path) const& {
-  const Json* here = this;
+  const Json* node = this;
   while (!path.empty()) {
     const std::string_view segment = next_segment(path);
-    if (here->is_array()) {
-      const Array& items = here->as_array();
+    if (node->is_array()) {
+      const Array& items = node->as_array();
       std::size_t index = 0;
       for (const char c : segment) {
         if (c < '0' || c > '9' || index > items.size()) return kNull;
         index = index * 10 + static_cast<std::size_t>(c - '0');
       }
       if (segment.empty() || index >= items.size()) return kNull;
-      here = &items[index];
+      node = &items[index];
     } else {
-      here = here->find(segment);
-      if (!here) return kNull;
+      node = node->find(segment);
+      if (!node) return kNull;
     }
   }
-  return *here;
+  return *node;
 }
 
 Json Json::at(std::string_view path) && { return std::as_const(*this).at(path); }
 
 Json& Json::make(std::string_view path) {
-  Json* here = this;
-  while (!path.empty()) here = &(*here)[next_segment(path)];
-  return *here;
+  Json* node = this;
+  while (!path.empty()) node = &(*node)[next_segment(path)];
+  return *node;
 }
 
 std::size_t Json::size() const { return is_array() ? as_array().size() : as_object().size(); }

@@ -91,11 +91,11 @@ bool JsonReader::next_member(std::string& name) {
   return take(':');
 }
 
-bool JsonReader::literal(std::string_view word) {
-  if (static_cast<std::size_t>(end_ - at_) < word.size() ||
-      std::memcmp(at_, word.data(), word.size()) != 0)
+bool JsonReader::literal(std::string_view literal_text) {
+  if (static_cast<std::size_t>(end_ - at_) < literal_text.size() ||
+      std::memcmp(at_, literal_text.data(), literal_text.size()) != 0)
     return false;
-  at_ += word.size();
+  at_ += literal_text.size();
   return true;
 }
 

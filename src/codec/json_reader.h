@@ -75,7 +75,7 @@ class JsonReader {
  private:
   void space();
   bool take(char c);
-  bool literal(std::string_view word);
+  bool literal(std::string_view literal_text);
   // Called after an item; true if another one follows.
   bool next(char close);
 

@@ -43,9 +43,9 @@ ProtoWriter& ProtoWriter::entry(std::uint32_t field, std::string_view key, std::
 
 bool ProtoReader::varint(std::uint64_t& value) {
   value = 0;
-  for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-    const auto byte = static_cast<unsigned char>(rest_.front());
-    rest_.remove_prefix(1);
+  for (unsigned shift = 0; shift < 64 && !remaining_.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(remaining_.front());
+    remaining_.remove_prefix(1);
     value |= std::uint64_t{byte & 0x7Fu} << shift;
     if (byte < 0x80) return true;
   }
@@ -53,14 +53,14 @@ bool ProtoReader::varint(std::uint64_t& value) {
 }
 
 bool ProtoReader::skip(std::size_t count) {
-  if (rest_.size() < count) return false;
-  bytes_ = rest_.substr(0, count);
-  rest_.remove_prefix(count);
+  if (remaining_.size() < count) return false;
+  bytes_ = remaining_.substr(0, count);
+  remaining_.remove_prefix(count);
   return true;
 }
 
 bool ProtoReader::next() {
-  if (broken_ || rest_.empty()) return false;
+  if (broken_ || remaining_.empty()) return false;
   std::uint64_t key = 0, size = 0;
   bool good = varint(key) && key >> 3 != 0 && key >> 3 < (1u << 29);
   field_ = static_cast<std::uint32_t>(key >> 3);
@@ -86,7 +86,7 @@ bool ProtoReader::next() {
 }
 
 bool ProtoReader::next_number() {
-  if (broken_ || rest_.empty()) return false;
+  if (broken_ || remaining_.empty()) return false;
   wire_ = kVarint;
   broken_ = !varint(number_);
   return !broken_;

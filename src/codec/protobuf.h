@@ -53,7 +53,7 @@ class ProtoWriter {
 /// A packed list of numbers has its own reader: ProtoReader(in.bytes()), then next_number().
 class ProtoReader {
  public:
-  explicit ProtoReader(std::string_view bytes) : rest_(bytes) {}
+  explicit ProtoReader(std::string_view bytes) : remaining_(bytes) {}
   /// Advances to the next field; false at the end.
   bool next();
   /// Advances to the next number of a packed list; false at the end.
@@ -76,7 +76,7 @@ class ProtoReader {
   bool varint(std::uint64_t& value);
   bool skip(std::size_t count);
 
-  std::string_view rest_, bytes_;
+  std::string_view remaining_, bytes_;
   std::uint32_t field_ = 0, wire_ = 0;
   std::uint64_t number_ = 0;
   bool broken_ = false;

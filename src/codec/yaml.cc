@@ -23,11 +23,13 @@ bool one_of(std::string_view text, std::initializer_list<std::string_view> words
   return false;
 }
 
-bool is_null_word(std::string_view text) { return one_of(text, {"", "~", "null", "Null", "NULL"}); }
-bool is_true_word(std::string_view text) {
+bool is_null_literal(std::string_view text) {
+  return one_of(text, {"", "~", "null", "Null", "NULL"});
+}
+bool is_true_literal(std::string_view text) {
   return one_of(text, {"true", "True", "TRUE", "y", "Y", "yes", "Yes", "YES", "on", "On", "ON"});
 }
-bool is_false_word(std::string_view text) {
+bool is_false_literal(std::string_view text) {
   return one_of(text, {"false", "False", "FALSE", "n", "N", "no", "No", "NO", "off", "Off", "OFF"});
 }
 
@@ -80,9 +82,9 @@ std::optional<Json> floating(std::string_view text) {
 
 /// The value of an unquoted scalar.
 Json resolve(const std::string& text) {
-  if (is_null_word(text)) return Json();
-  if (is_true_word(text)) return Json(true);
-  if (is_false_word(text)) return Json(false);
+  if (is_null_literal(text)) return Json();
+  if (is_true_literal(text)) return Json(true);
+  if (is_false_literal(text)) return Json(false);
   const char first = text[0];
   if ((first >= '0' && first <= '9') || first == '-' || first == '+' || first == '.') {
     if (auto value = integer(text)) return *value;

@@ -19,7 +19,7 @@ using codec::Json;
 
 /// An object stays ours if its label was removed, or its owner is gone: the controllers must repair
 /// or delete it.
-bool ours(const Json& object) {
+bool is_managed(const Json& object) {
   const Json& metadata = object["metadata"];
   const Json& labels = metadata["labels"];
   if (labels.contains(hosting::kModelLabel) || labels.contains(workers::kJobLabel) ||
@@ -42,19 +42,19 @@ void trim_node(Json& node) {
 
 }  // namespace
 
-void keep_only_ours(runtime::Informer::Options& options) {
+void filter_caches(runtime::Informer::Options& options) {
   const meta::Resource& resource = options.resource;
   using Keep = runtime::Informer::Keep;
   if (resource == api::Node::resource()) {
     options.trim = trim_node;
   } else if (resource == api::Pod::resource() || resource == api::Deployment::resource() ||
              resource == api::Service::resource()) {
-    options.whole = ours;
+    options.whole = is_managed;
     options.keep = Keep::kText;
     // Plans repeatedly read a worker's pods on all nodes.
     if (resource == api::Pod::resource()) options.decoded_max = 512;
   } else if (resource == workers::autoscaler_resource()) {
-    options.whole = ours;
+    options.whole = is_managed;
     options.keep = Keep::kText;
   } else if (resource == api::EndpointSlice::resource()) {
     options.keep = Keep::kText;

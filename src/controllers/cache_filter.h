@@ -10,6 +10,6 @@ namespace varda::controllers {
 /// EndpointSlices are all kept: they are small, and another controller chooses their labels.
 /// Objects of these five kinds are kept as text, with a few decoded: lookups use the owner or an
 /// index. Nodes lose the fields that no controller here reads.
-void keep_only_ours(runtime::Informer::Options& options);
+void filter_caches(runtime::Informer::Options& options);
 
 }  // namespace varda::controllers

@@ -36,13 +36,13 @@ class CacheFilterTest : public ::testing::Test {
         [this](std::stop_token stop) { EXPECT_TRUE(manager_.run(Context(stop)).ok()); });
     ASSERT_TRUE(eventually("it is ready", [this] { return manager_.ready(); }));
   }
-  runtime::StoredPtr kept(const meta::Resource& resource, const std::string& name) {
+  runtime::StoredPtr cached(const meta::Resource& resource, const std::string& name) {
     return manager_.caches().find(resource)->get({resource.namespaced ? "default" : "", name});
   }
 
   apiserver::InMemoryApiServer api_{{.crds = api::crds()}};
   kube::Client client_{api_.transport(), {}};
-  runtime::Manager manager_{client_, {.informers = keep_only_ours}};
+  runtime::Manager manager_{client_, {.informers = filter_caches}};
   std::unique_ptr<Controllers> controllers_;
   std::jthread thread_;
 };
@@ -75,19 +75,19 @@ TEST_F(CacheFilterTest, CacheKeepsOnlyMetadataOfForeignPods) {
           .status,
       200);
   run();
-  const runtime::StoredPtr foreign = kept(api::Pod::resource(), "foreign");
+  const runtime::StoredPtr foreign = cached(api::Pod::resource(), "foreign");
   ASSERT_TRUE(foreign);
   EXPECT_LT(foreign->text.size(), 500u) << foreign->text;
   EXPECT_EQ(foreign->object(), nullptr);
   EXPECT_EQ(foreign->metadata.labels.at("app"), "web");
   EXPECT_EQ(foreign->problem, "");
   for (const char* name : {"ours", "unlabelled", "of-a-job", "unlabelled-of-a-job"}) {
-    const runtime::StoredPtr whole = kept(api::Pod::resource(), name);
+    const runtime::StoredPtr whole = cached(api::Pod::resource(), name);
     ASSERT_TRUE(whole && whole->object()) << name;
     EXPECT_EQ(whole->typed, nullptr) << name << ": the text is enough";
     EXPECT_GT(whole->text.size(), much.size()) << name;
   }
-  const runtime::StoredPtr node = kept(api::Node::resource(), "node0");
+  const runtime::StoredPtr node = cached(api::Node::resource(), "node0");
   ASSERT_TRUE(node && node->typed);
   EXPECT_LT(node->text.size(), 1000u);
   EXPECT_NE(node->text.find("Ready"), std::string::npos);
@@ -97,7 +97,7 @@ TEST_F(CacheFilterTest, CacheKeepsOnlyMetadataOfForeignPods) {
                 .status,
             200);
   ASSERT_TRUE(eventually("it is kept whole", [&] {
-    const auto now = kept(api::Pod::resource(), "foreign");
+    const auto now = cached(api::Pod::resource(), "foreign");
     return now && now->object() && now->text.size() > much.size();
   }));
 }

@@ -200,12 +200,12 @@ spec:
 
   /// True if the second restarted operator without earlier state writes nothing. The first restart
   /// may write: it finishes work that was pending at the stop.
-  ::testing::AssertionResult comes_to_rest() {
+  ::testing::AssertionResult settles() {
     std::string before;
     for (int restart = 0; restart < 2; ++restart) {
       before = revision();
       start();
-      if (!at_rest())
+      if (!becomes_idle())
         return ::testing::AssertionFailure() << "operator " << restart << " did not come to rest";
       stop();
     }
@@ -213,8 +213,8 @@ spec:
     return ::testing::AssertionFailure()
            << "writes from revision " << before << " to " << revision();
   }
-  bool at_rest() {
-    return runtime::testing::at_rest(*manager_, client_, [this] { return revision(); });
+  bool becomes_idle() {
+    return runtime::testing::becomes_idle(*manager_, client_, [this] { return revision(); });
   }
 
   std::string revision() {
@@ -285,7 +285,7 @@ TEST_F(Cluster, UnrelatedChangesCauseNoWrites) {
   add_agent("edge0");
   post(kModels, model());
   serve_version_three();
-  ASSERT_TRUE(at_rest());
+  ASSERT_TRUE(becomes_idle());
   // One foreign write to each object: every controller reconciles, and no controller writes.
   const std::vector<std::string> paths{"/api/v1/nodes/edge0", kModels + "/digits",
                                        kEdgeNodes + "/edge0", kPods + "/digits"};
@@ -300,7 +300,7 @@ TEST_F(Cluster, UnrelatedChangesCauseNoWrites) {
   for (const std::string& path : paths)
     touched.push_back(
         api_.merge_patch(path, touch).body.at("metadata/resourceVersion").as_string());
-  ASSERT_TRUE(at_rest());
+  ASSERT_TRUE(becomes_idle());
   stop();  // joins the workers, so that all pending writes are done
   EXPECT_EQ(versions(), touched);
 }
@@ -311,7 +311,7 @@ TEST_F(Cluster, RestartedOperatorWritesNothing) {
   post(kModels, model());
   serve_version_three();
   stop();
-  EXPECT_TRUE(comes_to_rest());
+  EXPECT_TRUE(settles());
 }
 
 TEST_F(Cluster, TargetChangeKeepsPodAndFailedTargetKeepsOldServing) {
@@ -397,7 +397,7 @@ TEST_F(Cluster, ChangedDefaultsApplyOnlyAfterPodDeletion) {
   EXPECT_FALSE(has_warning("Outdated"));
 
   // A new operator of the same build writes nothing.
-  EXPECT_TRUE(comes_to_rest());
+  EXPECT_TRUE(settles());
 
   start();
   end_pod("digits");

@@ -62,7 +62,7 @@ class Invariants : public ::testing::TestWithParam<Param> {
       for (const Json& object : worker["objects"].as_array()) out.push_back(object);
     return out;
   }
-  const Json* given(const std::string& uid) const {
+  const Json* find_given(const std::string& uid) const {
     for (const auto& [name, object] : test().given.as_object())
       if (object["metadata"]["uid"].as_string() == uid) return &object;
     return nullptr;
@@ -133,7 +133,7 @@ TEST_P(Invariants, EveryChildIsOwned) {
     EXPECT_EQ(metadata["namespace"].string_or(ns), ns) << name << " cannot have an owner elsewhere";
     const std::string& uid = metadata["uid"].as_string();
     if (uid.empty()) continue;
-    const Json* live = given(uid);
+    const Json* live = find_given(uid);
     if (live == nullptr) {  // made by the test, which sets the owner (LivePod)
       EXPECT_EQ(uid, "uid-of-" + metadata["name"].as_string()) << name << " exists nowhere";
       continue;
@@ -167,8 +167,8 @@ std::set<std::string> documented(const char* guide) {
     if (!line.starts_with("|")) inside = false;
     if (!inside) continue;
     std::istringstream cell(line.substr(1, line.find('|', 1) - 1));
-    std::string outside, word;
-    while (std::getline(cell, outside, '`') && std::getline(cell, word, '`')) out.insert(word);
+    std::string outside, code;
+    while (std::getline(cell, outside, '`') && std::getline(cell, code, '`')) out.insert(code);
   }
   return out;
 }

@@ -62,8 +62,8 @@ class Metadata : public ::testing::Test {
   }
 
   // Waits until all controllers have processed all events.
-  bool at_rest() {
-    return runtime::testing::at_rest(*manager_, client_, [this] { return revision(); });
+  bool becomes_idle() {
+    return runtime::testing::becomes_idle(*manager_, client_, [this] { return revision(); });
   }
   std::string revision() {
     return api_.get("/api/v1/namespaces").body.at("metadata/resourceVersion").as_string();
@@ -163,10 +163,10 @@ TEST_F(Metadata, ReplicaReportReconcilesOnlyNodesOfTheClaim) {
   };
   dataset("faces", "edge0", "a");
   dataset("digits", "edge3", "b");
-  ASSERT_TRUE(at_rest());
+  ASSERT_TRUE(becomes_idle());
   const auto acknowledge = [&](const std::string& node, std::string_view more) {
     patch(kEdgeNodes + "/" + node + "/status", "{status: " + std::string(more) + "}");
-    ASSERT_TRUE(at_rest());
+    ASSERT_TRUE(becomes_idle());
   };
   acknowledge("edge0",
               "{shares: [{key: datasets.edgeai.io/default/faces, path: /data/faces, state: Ready, "
@@ -180,10 +180,10 @@ TEST_F(Metadata, ReplicaReportReconcilesOnlyNodesOfTheClaim) {
 
   acknowledge("edge1", copy("state: Pending"));
   double nodes = reconciles("edgenodes"), datasets = reconciles("datasets");
-  const auto grew = [&](double node_looks, double dataset_looks, const char* why) {
+  const auto grew = [&](double node_reconciles, double dataset_reconciles, const char* why) {
     // Each change may cause two reconciles, for the old and for the new version.
-    EXPECT_LE(reconciles("edgenodes") - nodes, node_looks) << why;
-    EXPECT_LE(reconciles("datasets") - datasets, dataset_looks) << why;
+    EXPECT_LE(reconciles("edgenodes") - nodes, node_reconciles) << why;
+    EXPECT_LE(reconciles("datasets") - datasets, dataset_reconciles) << why;
     nodes = reconciles("edgenodes");
     datasets = reconciles("datasets");
   };
@@ -196,7 +196,7 @@ TEST_F(Metadata, ReplicaReportReconcilesOnlyNodesOfTheClaim) {
   EXPECT_EQ(generations(), before);
   patch("/api/v1/nodes/edge1/status",
         "{status: {conditions: [{type: Ready, status: 'True', reason: Heartbeat}]}}");
-  ASSERT_TRUE(at_rest());
+  ASSERT_TRUE(becomes_idle());
   grew(2, 2, "a heartbeat");
   EXPECT_EQ(generations(), before);
   acknowledge("edge1", copy("state: Current, snapshot: s1, path: /copies/faces"));
@@ -206,7 +206,7 @@ TEST_F(Metadata, ReplicaReportReconcilesOnlyNodesOfTheClaim) {
     EXPECT_EQ(now[affected], before[affected]++ + 1) << affected;
   EXPECT_EQ(now, before) << "one more to ask, one more who shares; nobody else is written";
   patch("/api/v1/nodes/edge2", "{metadata: {labels: {line: b}}}");
-  ASSERT_TRUE(at_rest());
+  ASSERT_TRUE(becomes_idle());
   grew(24, 20,
        "both claims of three, each with one more or one less, and nobody of the other thirty-four");
   EXPECT_EQ(work_of("edge2", "replicas"),
@@ -352,7 +352,7 @@ TYPED_TEST(Datasets, UnrelatedChangesCauseNoWrites) {
   this->add_agent("edge0");
   this->add("a");
   this->count("a", 120);
-  ASSERT_TRUE(this->at_rest());
+  ASSERT_TRUE(this->becomes_idle());
   // Nothing has changed except the report's own time.
   this->report(Json::array({this->item(
       "a", "{state: Counted, fingerprint: x, samples: 120, time: '2031-01-01T00:00:00Z'}")}));
@@ -360,7 +360,7 @@ TYPED_TEST(Datasets, UnrelatedChangesCauseNoWrites) {
   const std::string node_version = this->touch("/api/v1/nodes/edge0"),
                     edge_node_version = this->touch(edge_node),
                     dataset_version = this->touch(dataset);
-  ASSERT_TRUE(this->at_rest());
+  ASSERT_TRUE(this->becomes_idle());
   this->stop();  // joins the workers, so that all pending writes are done
   EXPECT_EQ(this->version("/api/v1/nodes/edge0"), node_version);
   EXPECT_EQ(this->version(edge_node), edge_node_version);
@@ -389,7 +389,7 @@ TYPED_TEST(Datasets, ReportOfFormerDatasetIsIgnored) {
   ASSERT_TRUE(
       eventually([&] { return this->work().at("0/uid") == this->get("a").at("metadata/uid"); }));
   this->report(Json::array({old}));
-  ASSERT_TRUE(this->at_rest());
+  ASSERT_TRUE(this->becomes_idle());
   EXPECT_TRUE(eventually([&] { return this->ready_is("a", "WaitingForNode"); }));
   EXPECT_TRUE(this->get("a").at("status/numberOfSamples").is_null());
   this->count("a", 7);
@@ -472,10 +472,10 @@ class Models : public Either<Kind> {
     report(uid, sequence, accuracy);
   }
   void report(const std::string& uid, std::int64_t sequence, double accuracy) {
-    Json said = Json::object({{"sequence", sequence}});
-    said["models"][Kind::resource().group_resource() + "/default/digits"]["metrics"].set("accuracy",
-                                                                                         accuracy);
-    const Json worker = Json::object({{"key", "default/eval"}, {"uid", uid}, {"report", said}});
+    Json report = Json::object({{"sequence", sequence}});
+    report["models"][Kind::resource().group_resource() + "/default/digits"]["metrics"].set(
+        "accuracy", accuracy);
+    const Json worker = Json::object({{"key", "default/eval"}, {"uid", uid}, {"report", report}});
     const Json status = Json::object({{"workers", Json::array({worker})}});
     const auto reply =
         this->api_.merge_patch(kEdgeNodes + "/edge0/status", Json::object({{"status", status}}));
@@ -517,12 +517,12 @@ TYPED_TEST(Models, OldReportIsIgnoredAlsoAfterOperatorRestart) {
   this->stop();
   this->report("j-1", 4, 0.1);
   this->start();
-  ASSERT_TRUE(this->at_rest());
+  ASSERT_TRUE(this->becomes_idle());
   EXPECT_EQ(this->metric("accuracy"), "0.9");
   this->report("j-1", 6, 0.95);
   EXPECT_TRUE(eventually([&] { return this->metric("accuracy") == "0.95"; }));
   this->report("j-0", 9, 0.2);  // the worker's previous job
-  ASSERT_TRUE(this->at_rest());
+  ASSERT_TRUE(this->becomes_idle());
   EXPECT_EQ(this->metric("accuracy"), "0.95");
 }
 
@@ -540,7 +540,7 @@ TYPED_TEST(Models, ModelIsDeletedAtOnceAfterNodeRemoval) {
   ASSERT_TRUE(eventually([&] { return this->metric("accuracy") == "0.9"; }));
   this->api_.remove(kEdgeNodes + "/edge0");
   this->api_.remove("/api/v1/nodes/edge0");
-  ASSERT_TRUE(this->at_rest());
+  ASSERT_TRUE(this->becomes_idle());
   EXPECT_EQ(this->metric("accuracy"), "0.9");
   EXPECT_EQ(this->api_.remove(this->objects_ + "/digits").status, 200);
   EXPECT_EQ(this->api_.get(this->objects_ + "/digits").status, 404);
@@ -552,10 +552,10 @@ TYPED_TEST(Models, UnrelatedChangesCauseNoWrites) {
   this->work_and_report("j-1", 5, 0.9);
   ASSERT_TRUE(eventually([&] { return this->metric("accuracy") == "0.9"; }));
   ASSERT_TRUE(eventually([&] { return this->work().is_array(); }));
-  ASSERT_TRUE(this->at_rest());
+  ASSERT_TRUE(this->becomes_idle());
   const std::string edge_node = kEdgeNodes + "/edge0", model = this->objects_ + "/digits";
   const std::string edge_node_version = this->touch(edge_node), model_version = this->touch(model);
-  ASSERT_TRUE(this->at_rest());
+  ASSERT_TRUE(this->becomes_idle());
   this->stop();  // joins the workers, so that all pending writes are done
   EXPECT_EQ(this->version(edge_node), edge_node_version);
   EXPECT_EQ(this->version(model), model_version);

@@ -39,7 +39,7 @@ class Reader {
   }
 
   /// True if a byte exists at `from`.
-  Result<bool> goes_on(std::uint64_t from) {
+  Result<bool> continues_at(std::uint64_t from) {
     char byte = 0;
     TRY(const std::size_t count, file_.read(from, std::span(&byte, 1)));
     return count > 0;
@@ -70,7 +70,7 @@ Result<std::string> changed(Reader& reader, const State& state, const os::FileFa
   TRY(const auto head, reader.hash(0, head_end(state.offset)));
   if (!head || *head != state.head) return std::string("the beginning of the file has changed");
   TRY(const auto tail, reader.hash(tail_begin(state.offset), state.offset));
-  if (!tail || *tail != state.tail) return std::string("the end of what was counted has changed");
+  if (!tail || *tail != state.tail) return std::string("the end of the counted part has changed");
   return std::string();
 }
 
@@ -104,7 +104,7 @@ class FileCount {
     TRY_VOID(keep(at, before));
     bool more = false;
     if (whole && out_.complete) {
-      TRY(more, reader_.goes_on(at));
+      TRY(more, reader_.continues_at(at));
     }
     TRY(const os::FileFacts after, file_.facts());
     judge({.at = at, .whole = whole, .more = more}, before, after);
@@ -204,8 +204,8 @@ class RealFolderCount final : public FolderCount {
       : around_{tree, path}, facts_(facts), scan_(std::move(scan)) {}
   Status begin() { return scan_->begin(around_); }
 
-  Result<std::optional<Counted>> go_on(const Context& ctx, std::uint64_t steps) override {
-    TRY(const bool all, scan_->go_on(ctx, steps));
+  Result<std::optional<Counted>> resume(const Context& ctx, std::uint64_t steps) override {
+    TRY(const bool all, scan_->resume(ctx, steps));
     if (!all) return std::optional<Counted>();
     const TreeScan::Found& found = scan_->found();
     Counted out;
@@ -244,7 +244,7 @@ Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request&
     TRY(const auto folder,
         FolderCount::begin(tree, request.path, *request.format, request.options));
     for (;;) {
-      TRY(auto counted, folder->go_on(ctx, kProgressSteps));
+      TRY(auto counted, folder->resume(ctx, kProgressSteps));
       if (request.progress) request.progress(folder->progress());
       if (!counted) continue;
       if (!request.state.empty()) counted->whole_because = "folders are counted as a whole";

@@ -77,7 +77,7 @@ class FolderCount {
                                                     const FormatOptions& options);
   virtual ~FolderCount() = default;
   /// Continues for about this many steps; a step is one entry or 4 KiB read. Absent: unfinished.
-  virtual Result<std::optional<Counted>> go_on(const Context& ctx, std::uint64_t steps) = 0;
+  virtual Result<std::optional<Counted>> resume(const Context& ctx, std::uint64_t steps) = 0;
   virtual Progress progress() const = 0;
 };
 

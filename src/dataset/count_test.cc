@@ -15,7 +15,7 @@ struct OneFile {
   testing::MemoryTree tree;
   const Format* format = find_format("csv").value();
 
-  Result<Counted> ask(const std::string& state = "") {
+  Result<Counted> run_count(const std::string& state = "") {
     return count(
         Context::background(), tree,
         {.path = "/data", .format = format, .options = {.header = Header::kNo}, .state = state});
@@ -40,7 +40,7 @@ TEST(Count, ResumedCountReadsOnlyAppendedBytesAndEqualsAFullCount) {
   const std::string text = rows(4 * kMiB);
   OneFile setup;
   setup.tree.put("/data", "");
-  Counted last = setup.ask().value();
+  Counted last = setup.run_count().value();
   std::size_t before = 0;
   // Cuts inside records, and at the edges of the checked and hashed parts.
   for (const std::size_t size :
@@ -49,13 +49,13 @@ TEST(Count, ResumedCountReadsOnlyAppendedBytesAndEqualsAFullCount) {
     const std::string more = text.substr(before, size);
     setup.tree.append("/data", more);
     setup.tree.bytes_read = 0;
-    const Counted next = setup.ask(last.state).value();
+    const Counted next = setup.run_count(last.state).value();
     EXPECT_EQ(next.whole_because, "");
     EXPECT_EQ(next.from_byte, before);
     EXPECT_TRUE(next.tally.inexact.empty());
     // Both ends are checked twice, and one block of the fingerprint is read.
     EXPECT_LE(setup.tree.bytes_read, size + 4 * 65'536 + kMiB);
-    const Counted whole = setup.ask().value();
+    const Counted whole = setup.run_count().value();
     expect_same(next, whole);
     last = next;
     before += size;
@@ -66,7 +66,7 @@ TEST(Count, ResumedCountReadsOnlyAppendedBytesAndEqualsAFullCount) {
 TEST(Count, CountInPortionsEqualsACountAtOnce) {
   OneFile setup;
   setup.tree.put("/data", rows(3 * kMiB));
-  const Counted whole = setup.ask().value();
+  const Counted whole = setup.run_count().value();
   EXPECT_TRUE(whole.complete);
   EXPECT_EQ(whole.facts, setup.tree.facts("/data").value());
   for (const std::uint64_t most : {std::uint64_t{700'001}, kMiB, 3 * kMiB, 4 * kMiB}) {
@@ -94,12 +94,12 @@ TEST(Count, UnusableStateIsIgnoredAndTheReasonIsReported) {
   OneFile setup;
   const std::string text = rows(300'000);
   setup.tree.put("/data", text, 7);
-  const std::string state = setup.ask().value().state;
+  const std::string state = setup.run_count().value().state;
   const auto expect_whole = [&](const std::string& why, const std::string& with) {
-    const Counted counted = setup.ask(with).value();
+    const Counted counted = setup.run_count(with).value();
     EXPECT_NE(counted.whole_because.find(why), std::string::npos) << counted.whole_because;
     EXPECT_EQ(counted.from_byte, 0u);
-    expect_same(counted, setup.ask().value());
+    expect_same(counted, setup.run_count().value());
   };
   setup.tree.put("/data", text + "1,2\r\n", 8);
   expect_whole("another file", state);
@@ -115,7 +115,7 @@ TEST(Count, UnusableStateIsIgnoredAndTheReasonIsReported) {
   expect_whole("end", state);
 
   setup.tree.put("/data", text, 7);
-  EXPECT_EQ(setup.ask(state)->from_byte, text.size());
+  EXPECT_EQ(setup.run_count(state)->from_byte, text.size());
   expect_whole("no JSON", "{\"count\": ");
   expect_whole("no JSON", std::string(1000, '\0'));
   expect_whole("sum", "{}");
@@ -130,14 +130,14 @@ TEST(Count, UnusableStateIsIgnoredAndTheReasonIsReported) {
 TEST(Count, ADamagedStateNeverChangesTheCount) {
   OneFile setup;
   setup.tree.put("/data", rows(1000));
-  const Counted whole = setup.ask().value();
+  const Counted whole = setup.run_count().value();
   setup.tree.append("/data", rows(500, 2));
-  const Counted wanted = setup.ask().value();
+  const Counted wanted = setup.run_count().value();
   const auto rng = seeded_rng(11);
   for (int round = 0; round < 300; ++round) {
     std::string state = whole.state;
     state[rng->below(state.size())] = static_cast<char>(rng->below(256));
-    const Counted counted = setup.ask(state).value();
+    const Counted counted = setup.run_count(state).value();
     EXPECT_EQ(counted.tally, wanted.tally);
     EXPECT_EQ(counted.fingerprint, wanted.fingerprint);
   }
@@ -146,16 +146,16 @@ TEST(Count, ADamagedStateNeverChangesTheCount) {
 TEST(Count, UnfinishedRecordIsCountedAgainWhenItGrows) {
   OneFile setup;
   setup.tree.put("/data", "1,2\n3,\"4");
-  const Counted first = setup.ask().value();
+  const Counted first = setup.run_count().value();
   EXPECT_EQ(first.tally.samples, 1u);
   EXPECT_EQ(first.tally.malformed, 1u);
   setup.tree.append("/data", "\n5\"");
-  const Counted second = setup.ask(first.state).value();
+  const Counted second = setup.run_count(first.state).value();
   EXPECT_EQ(second.from_byte, 8u);
   EXPECT_EQ(second.tally.samples, 2u);
   EXPECT_EQ(second.tally.malformed, 0u);
   setup.tree.append("/data", ",6\n");
-  EXPECT_EQ(setup.ask(second.state)->tally.malformed, 1u);
+  EXPECT_EQ(setup.run_count(second.state)->tally.malformed, 1u);
 }
 
 TEST(Count, FailedReadIsAnErrorWithoutACount) {
@@ -165,7 +165,7 @@ TEST(Count, FailedReadIsAnErrorWithoutACount) {
     if (offset < kMiB) return {};
     return Error(Code::kInternal, "read /data: Input/output error");
   };
-  const auto counted = setup.ask();
+  const auto counted = setup.run_count();
   ASSERT_FALSE(counted.ok());
   EXPECT_EQ(counted.error().message(), "read /data: Input/output error");
 }
@@ -174,7 +174,7 @@ TEST(Count, FileChangedDuringTheReadIsCountedAsInexact) {
   struct Change {
     std::string why;
     std::function<void(testing::MemoryTree&, const std::string&)> make;
-    bool keeps_state;
+    bool preserves_state;
   };
   const std::string text = rows(2 * kMiB);
   for (const Change& change : std::vector<Change>{
@@ -191,14 +191,14 @@ TEST(Count, FileChangedDuringTheReadIsCountedAsInexact) {
       if (offset >= kMiB && !std::exchange(done, true)) change.make(setup.tree, text);
       return {};
     };
-    const Counted counted = setup.ask().value();
+    const Counted counted = setup.run_count().value();
     EXPECT_NE(counted.tally.inexact.find(change.why), std::string::npos) << counted.tally.inexact;
-    EXPECT_EQ(!counted.state.empty(), change.keeps_state) << change.why;
+    EXPECT_EQ(!counted.state.empty(), change.preserves_state) << change.why;
     setup.tree.on_read = nullptr;
-    const Counted next = setup.ask(counted.state).value();
+    const Counted next = setup.run_count(counted.state).value();
     EXPECT_EQ(next.tally.inexact, "");
-    EXPECT_EQ(next.tally, setup.ask()->tally);
-    EXPECT_EQ(next.from_byte, change.keeps_state ? text.size() : 0u) << change.why;
+    EXPECT_EQ(next.tally, setup.run_count()->tally);
+    EXPECT_EQ(next.from_byte, change.preserves_state ? text.size() : 0u) << change.why;
   }
 }
 
@@ -298,7 +298,7 @@ TEST(Count, FingerprintDependsOnBytesAndNotOnFormat) {
 TEST(Count, JsonContainsTheCountWithoutEmptyFields) {
   OneFile setup;
   setup.tree.put("/data", "1,2\n3\n");
-  const codec::Json json = to_json(setup.ask().value());
+  const codec::Json json = to_json(setup.run_count().value());
   EXPECT_EQ(json["samples"].as_integer(), 1);
   EXPECT_TRUE(json["exact"].as_bool());
   EXPECT_EQ(json.at("firstMalformed/line").as_integer(), 2);

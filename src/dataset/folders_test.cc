@@ -29,12 +29,12 @@ class Folders : public ::testing::Test {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << bytes;
   }
-  Result<Counted> ask(const std::string& format, const fs::path& path) {
+  Result<Counted> run_count(const std::string& format, const fs::path& path) {
     TRY(const auto tree, os::open_readable_tree({root_}));
     return count(Context::background(), *tree,
                  {.path = path, .format = find_format(format).value()});
   }
-  Result<Counted> ask(const std::string& format) { return ask(format, root_); }
+  Result<Counted> run_count(const std::string& format) { return run_count(format, root_); }
 
   fs::path scratch_, root_;
 };
@@ -47,16 +47,16 @@ TEST_F(Folders, ImagesAreCountedByClassFolder) {
         "cat/.hidden.jpg", "cat/.jpg", "README.md", "empty/notes"}) {
     put(path);
   }
-  const Counted counted = ask("imagefolder").value();
+  const Counted counted = run_count("imagefolder").value();
   EXPECT_EQ(counted.tally.samples, 4u);
   EXPECT_EQ(counted.tally.classes, (Classes{{"cat", 3}, {"dog", 1}}));
   EXPECT_EQ(counted.tally.malformed, 0u);
   EXPECT_EQ(counted.tally.inexact, "");
   EXPECT_EQ(counted.bytes, 4u);
   put("dog/2.gif");
-  EXPECT_NE(ask("imagefolder")->fingerprint, counted.fingerprint);
+  EXPECT_NE(run_count("imagefolder")->fingerprint, counted.fingerprint);
   fs::remove(root_ / "dog/2.gif");
-  EXPECT_EQ(ask("imagefolder")->fingerprint, counted.fingerprint);
+  EXPECT_EQ(run_count("imagefolder")->fingerprint, counted.fingerprint);
 }
 
 TEST_F(Folders, InvalidImagesAreMalformedAndTheFirstByNameIsReported) {
@@ -64,7 +64,7 @@ TEST_F(Folders, InvalidImagesAreMalformedAndTheFirstByNameIsReported) {
   put("loose.jpg");
   put("a/1.jpg");
   ASSERT_EQ(::mkfifo((root_ / "a/pipe.jpg").c_str(), 0600), 0);
-  const Counted counted = ask("imagefolder").value();
+  const Counted counted = run_count("imagefolder").value();
   EXPECT_EQ(counted.tally.samples, 1u);
   EXPECT_EQ(counted.tally.malformed, 3u);
   EXPECT_EQ(*counted.tally.first_malformed,
@@ -79,13 +79,13 @@ TEST_F(Folders, LinksOutOfTheRootAreMalformedAndLoopsAreNotFollowed) {
   fs::create_symlink(scratch_ / "outside/secret.jpg", root_ / "a/out.jpg");
   fs::create_symlink("nowhere.jpg", root_ / "a/broken.jpg");
   fs::create_symlink("loop.jpg", root_ / "a/loop.jpg");
-  Counted counted = ask("imagefolder").value();
+  Counted counted = run_count("imagefolder").value();
   EXPECT_EQ(counted.tally.samples, 2u);
   EXPECT_EQ(counted.tally.malformed, 3u);
   EXPECT_EQ(counted.tally.first_malformed->file, "a/broken.jpg");
   EXPECT_EQ(counted.tally.inexact, "");
   fs::create_directory_symlink("..", root_ / "a/round");
-  counted = ask("imagefolder").value();
+  counted = run_count("imagefolder").value();
   EXPECT_EQ(counted.tally.samples, 2u);
   EXPECT_EQ(counted.tally.inexact, "a/round: a link to a folder, which is not entered");
 }
@@ -95,7 +95,7 @@ TEST_F(Folders, ThousandNestedFoldersAreReportedAndNotEntered) {
   for (int i = 0; i < 1000; ++i) deep /= "d";
   fs::create_directories(deep);
   put("d/1.jpg");
-  const Counted counted = ask("imagefolder").value();
+  const Counted counted = run_count("imagefolder").value();
   EXPECT_EQ(counted.tally.samples, 1u);
   EXPECT_NE(counted.tally.inexact.find("deeper than 64 folders"), std::string::npos)
       << counted.tally.inexact;
@@ -108,7 +108,7 @@ TEST_F(Folders, DistinctClassesAreCountedUpToTheBound) {
     fs::create_directory(root_ / name);
     std::ofstream(root_ / name / "1.jpg") << "x";
   }
-  const Counted counted = ask("imagefolder").value();
+  const Counted counted = run_count("imagefolder").value();
   EXPECT_EQ(counted.tally.samples, kClassesMax + 5);
   EXPECT_EQ(counted.tally.classes.size(), kClassesMax);
   EXPECT_EQ(counted.tally.classes.rbegin()->first, "c009999");
@@ -124,13 +124,13 @@ TEST_F(Folders, VocAnnotationsAreCountedWithTheirObjectClasses) {
   put("Annotations/3.xml", "<annotation></annotation>");
   put("Annotations/notes.txt");
   put("JPEGImages/1.jpg");
-  const Counted counted = ask("voc").value();
+  const Counted counted = run_count("voc").value();
   EXPECT_EQ(counted.tally.samples, 3u);
   EXPECT_EQ(counted.tally.classes, (Classes{{"cat", 2}, {"dog", 1}}));
   EXPECT_EQ(counted.tally.malformed, 0u);
   EXPECT_EQ(counted.state, "");
   put("Annotations/3.xml", "<annotation> </annotation>");
-  EXPECT_NE(ask("voc")->fingerprint, counted.fingerprint);
+  EXPECT_NE(run_count("voc")->fingerprint, counted.fingerprint);
 }
 
 TEST_F(Folders, InvalidAnnotationIsMalformedWithFileAndReason) {
@@ -162,7 +162,7 @@ TEST_F(Folders, InvalidAnnotationIsMalformedWithFileAndReason) {
            {"<annotation>\xFF\xFE</annotation>", "not well-formed"},
        }) {
     put("Annotations/1.xml", text);
-    const Counted counted = ask("voc").value();
+    const Counted counted = run_count("voc").value();
     EXPECT_EQ(counted.tally.samples, 0u) << why;
     ASSERT_EQ(counted.tally.malformed, 1u) << why;
     EXPECT_EQ(counted.tally.first_malformed->file, "Annotations/1.xml");
@@ -192,13 +192,13 @@ TEST_F(Folders, MissingOrWrongPathsAreRefusedByName) {
            {"voc", root_ / "folder", Code::kInvalid, "Annotations"},
            {"voc", scratch_, Code::kForbidden, "does not lie below"},
        }) {
-    const auto counted = ask(format, path);
+    const auto counted = run_count(format, path);
     ASSERT_FALSE(counted.ok()) << path;
     EXPECT_EQ(counted.error().code(), code) << counted.error();
     EXPECT_NE(counted.error().message().find(why), std::string::npos) << counted.error();
   }
-  EXPECT_EQ(ask("csv", root_ / "inside.csv")->tally.samples, 1u);
-  EXPECT_EQ(ask("csv", root_ / "folder/../data.csv")->tally.samples, 1u);
+  EXPECT_EQ(run_count("csv", root_ / "inside.csv")->tally.samples, 1u);
+  EXPECT_EQ(run_count("csv", root_ / "folder/../data.csv")->tally.samples, 1u);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
              "1 field where the first record has 2"},
         Case{"MoreFields", "csv", "1\n2,3,4\n", 1, 1, 2, 2,
              "3 fields where the first record has 1"},
-        Case{"AStrayQuote", "csv", "1,2\n3,a\"b\n4,5\n", 2, 1, 2, 4, "does not begin with one"},
+        Case{"AStrayQuote", "csv", "1,2\n3,a\"b\n4,5\n", 2, 1, 2, 4, "inside an unquoted field"},
         Case{"TextBehindAQuote", "csv", "1,2\n\"a\"b,3\n4,5\n", 2, 1, 2, 4,
              "between a closing quote"},
         Case{"ACarriageReturnBehindAQuote", "csv", "1,2\n\"a\"\rb,3\n4,5\n", 2, 1, 2, 4,
@@ -120,8 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ByteOrderMark", "jsonl", "\xEF\xBB\xBF{}\n", 1},
         Case{"NoJson", "jsonl", "{}\n{a:1}\n{}\n", 2, 1, 2, 3, "(at byte 1 of the line)"},
         Case{"TwoOnALine", "jsonl", "{} {}\n", 0, 1, 1, 0, "after the end"},
-        Case{"CutOff", "jsonl", "{}\n{\"a\":", 1, 1, 2, 3, "not whole"},
-        Case{"ANumberCutOff", "jsonl", "1.\n", 0, 1, 1, 0, "not whole"},
+        Case{"CutOff", "jsonl", "{}\n{\"a\":", 1, 1, 2, 3, "incomplete"},
+        Case{"ANumberCutOff", "jsonl", "1.\n", 0, 1, 1, 0, "incomplete"},
         Case{"ALeadingZero", "jsonl", "01\n", 0, 1, 1, 0, "after the end"},
         Case{"NoUtf8", "jsonl", "\"\xC0\x80\"\n{}\n", 1, 1, 1, 0, "UTF-8"},
         Case{"ALoneSurrogate", "jsonl", "\"\\ud800\"\n", 0, 1, 1, 0, "surrogate"},
@@ -137,8 +137,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Case{"Elements", "json", "\xEF\xBB\xBF [1, {\"a\": [2, 3]}, [4], \"]\", null]\n", 5},
         Case{"None", "json", "[]", 0}, Case{"AnEmptyFile", "json", "", 0, 0, 0, 0, "", "", "empty"},
-        Case{"StillWritten", "json", "[1, 2,\n", 2, 0, 0, 0, "", "", "not whole"},
-        Case{"AnElementStillWritten", "json", "[1, {\"a\"", 1, 0, 0, 0, "", "", "not whole"},
+        Case{"StillWritten", "json", "[1, 2,\n", 2, 0, 0, 0, "", "", "incomplete"},
+        Case{"AnElementStillWritten", "json", "[1, {\"a\"", 1, 0, 0, 0, "", "", "incomplete"},
         Case{"NoArray", "json", "\n{\"a\": [1]}", 0, 1, 2, 1, "not an array", "", "not an array"},
         Case{"BrokenHalfway", "json", "[1,\n2,\n,3]", 2, 1, 3, 7, "where a value is expected", "",
              "byte 7"},
@@ -167,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(
              "{\"im\\u0061ges\":[{},{}],\"other\":[{\"\\u0069d\":1}]}", 2},
         Case{"DeeperNamesMeanNothing", "coco",
              R"({"info": {"images": [1, 2]}, "images": [{"images": [1, 2]}]})", 1},
-        Case{"StillWritten", "coco", "{\"images\": [{}, {", 1, 0, 0, 0, "", "", "not whole"}),
+        Case{"StillWritten", "coco", "{\"images\": [{}, {", 1, 0, 0, 0, "", "", "incomplete"}),
     name_of_case);
 
 TEST(Coco, AnnotationsAreCountedByCategoryNameInAnyMemberOrder) {

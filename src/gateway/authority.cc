@@ -61,12 +61,12 @@ Result<Json> with_good_dates(const Context& ctx, const kube::Client& client, Jso
     return client.get(ctx, secrets(), kCaSecret);
   if (written.ok())
     log::warn(
-        "renewed the CA of the edge with the same key; earlier join tokens are void",
+        "renewed the edge CA with the same key; earlier join tokens are invalid",
         {{"secret_name", kCaSecret.str()}, {"former_end", meta::format_time(facts->not_after)}});
   return written;
 }
 
-Error other_stands(const std::string& sha256) {
+Error foreign_authority(const std::string& sha256) {
   return Error(Code::kConflict, "ConfigMap " + kPublished.str() +
                                     " has another authority of the edge (SHA-256 " +
                                     sha256.substr(0, 12) +
@@ -109,7 +109,7 @@ Result<Authority> Authority::open(const Context& ctx, const kube::Client& client
       // A gateway that started at the same time makes the Secret before it publishes, so look
       // again.
       TRY(secret, client.find(ctx, secrets(), kCaSecret));
-      if (!secret) return other_stands(other->sha256);
+      if (!secret) return foreign_authority(other->sha256);
     }
   }
   if (!secret) {
@@ -142,7 +142,7 @@ Status Authority::publish(const Context& ctx, const kube::Client& client, WallTi
       return {};
     const auto before = standing(present, now);
     const bool replaces = before && before->key_sha256 != key_sha256_;  // else the CA has new dates
-    if (replaces && other == Other::kStays) return other_stands(before->sha256);
+    if (replaces && other == Other::kStays) return foreign_authority(before->sha256);
     Json wanted = present ? std::move(*present) : object_of(config_maps(), kPublished);
     wanted["data"].set("ca.crt", ca_.certificate_pem);
     if (!present) TRY_VOID(make_system_namespace(ctx, client));

@@ -89,9 +89,9 @@ TEST_F(AuthorityTest, PublishedCaIsReplacedOnlyOnPurpose) {
   const Status refused = other->publish(ctx_, client_, now());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code(), Code::kConflict);
-  for (const char* said :
+  for (const char* fragment :
        {"ConfigMap varda-system/varda-gateway", "--ca-cert", "delete the ConfigMap"}) {
-    EXPECT_NE(refused.error().message().find(said), std::string::npos) << refused.error();
+    EXPECT_NE(refused.error().message().find(fragment), std::string::npos) << refused.error();
   }
   EXPECT_EQ(*published_ca(ctx_, client_), ups->ca_pem());
   // Authority::open() fails before it makes a Secret.
@@ -110,13 +110,13 @@ TEST_F(AuthorityTest, LostCaIsRestoredOrReplacedAfterDeletingConfigMap) {
   const auto first = Authority::open(ctx_, client_, now());
   ASSERT_TRUE(first->publish(ctx_, client_, now()).ok());
   const meta::ObjectKey key{"varda-system", "varda-gateway-ca"};
-  const Json kept = *client_.get(ctx_, secrets(), key);
+  const Json stored = *client_.get(ctx_, secrets(), key);
   ASSERT_TRUE(client_.remove(ctx_, secrets(), key).ok());
   const auto lost = Authority::open(ctx_, client_, now());
   ASSERT_FALSE(lost.ok());
   EXPECT_NE(lost.error().message().find("Secret varda-system/varda-gateway-ca"), std::string::npos)
       << lost.error();
-  Json again = kept;
+  Json again = stored;
   again.set("metadata", Json::object({{"name", key.name}, {"namespace", key.ns}}));
   ASSERT_TRUE(client_.create(ctx_, secrets(), again).ok());
   const auto back = Authority::open(ctx_, client_, now());

@@ -59,8 +59,8 @@ meta::Reporter reporter_of(const net::Peer& peer) {
   std::string_view host = std::string_view(peer.address).substr(0, peer.address.rfind(':'));
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
     host = host.substr(1, host.size() - 2);
-  const bool here = meta::address_scope(host) == meta::AddressScope::kLoopback;
-  return here ? meta::Reporter::kThisMachine : meta::Reporter::kAnotherMachine;
+  const bool is_loopback = meta::address_scope(host) == meta::AddressScope::kLoopback;
+  return is_loopback ? meta::Reporter::kThisMachine : meta::Reporter::kAnotherMachine;
 }
 
 bool is_revoked(const codec::Json& edge_node) {

@@ -124,7 +124,7 @@ struct Enrolment::Impl {
         addresses(
             {opts.address_failures_in_a_row, opts.address_failure_period, opts.remembered_max}) {}
 
-  /// Whether the node has an EdgeNode. kForbidden: the node was shut out. Other errors come from
+  /// Whether the node has an EdgeNode. kForbidden: the node is revoked. Other errors come from
   /// the read.
   Result<bool> check_admitted(const Context& ctx, const std::string& node) const {
     TRY(const std::optional<Json> edge_node,
@@ -231,12 +231,12 @@ struct Enrolment::Impl {
     if (!codec::same_secret(shared.token.secret, token.secret))
       return refuse_token("wrong secret", "", "ID " + token.id);
     if (shared.revoked) return refuse_token("revoked", "", "ID " + token.id);
-    const auto said = text_of(body, "node");
-    if (!said.ok())
-      return {"invalid", said.error().message(), "", bad_request(said.error().message())};
-    const std::string& node = *said;
+    const auto node_name = text_of(body, "node");
+    if (!node_name.ok())
+      return {"invalid", node_name.error().message(), "", bad_request(node_name.error().message())};
+    const std::string& node = *node_name;
     if (!is_name_of_node(node))
-      return {"invalid", "node", "", bad_request("node: this is not a name of a node")};
+      return {"invalid", "node", "", bad_request("node: must be a valid node name")};
     const auto has_edge_node = check_admitted(ctx, node);
     if (!has_edge_node.ok()) {
       const Error& admitted = has_edge_node.error();
@@ -386,9 +386,9 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
   const std::string what = request.path() == kEnroll ? "enroll" : "renew";
   const std::string& address = request.peer.address;
   // Failures count per certificate and address, or else per token and address. So one machine that
-  // retries an old token does not lock out its site. IDs can be made up, so an address without a
-  // certificate has a limit too. A former key's certificate still has the node's name. From another
-  // address it uses up none of the node's tries.
+  // retries an old token does not lock out its site. Clients can invent IDs, so an address without
+  // a certificate has a limit too. A certificate of a former key still has the node's name. The
+  // address in the limit keeps such a certificate from blocking the node.
   const std::string& name = request.peer.certificate_common_name;
   const std::string host = internal::address_of(address);
   std::string caller = "node " + name + " at " + host;
@@ -435,8 +435,7 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
   }
   if (impl_->options.metrics) {
     impl_->options.metrics
-        ->counter("varda_gateway_enrolments_total",
-                  "Requests for certificates by what came of them.",
+        ->counter("varda_gateway_enrolments_total", "Certificate requests by request and outcome.",
                   {{"request", what}, {"outcome", outcome.name}})
         .add();
   }

@@ -100,12 +100,11 @@ class EnrolmentTest : public ::testing::Test {
             .certificate_expired = not_after <= clock_.wall()};
   }
   std::uint64_t count(const std::string& request, const std::string& outcome) {
-    return static_cast<std::uint64_t>(
-        registry_
-            .counter("varda_gateway_enrolments_total",
-                     "Requests for certificates by what came of them.",
-                     {{"request", request}, {"outcome", outcome}})
-            .value());
+    return static_cast<std::uint64_t>(registry_
+                                          .counter("varda_gateway_enrolments_total",
+                                                   "Certificate requests by request and outcome.",
+                                                   {{"request", request}, {"outcome", outcome}})
+                                          .value());
   }
   void revoke_node(const std::string& name) {
     const Json edge_node = Json::object(
@@ -145,7 +144,7 @@ TEST_F(EnrolmentTest, TokenAndRequestGiveNodeCertificate) {
 }
 
 TEST_F(EnrolmentTest, NodeGetsTheLayerOfTheToken) {
-  const auto let_in = [&](const std::string& node, Layer layer) {
+  const auto issue_token = [&](const std::string& node, Layer layer) {
     const auto made = create_join_token(
         ctx_, client_, {.node = node, .layer = layer, .ca_sha256 = authority_.ca_sha256()},
         clock_.wall(), *rng_);
@@ -153,9 +152,9 @@ TEST_F(EnrolmentTest, NodeGetsTheLayerOfTheToken) {
     return layer_of_node(ctx_, client_, node).value();
   };
   EXPECT_EQ(layer_of_node(ctx_, client_, "line7").value(), Layer::kEdge) << "none was ever let in";
-  EXPECT_EQ(let_in("line7", Layer::kCloud), Layer::kCloud);
-  EXPECT_EQ(let_in("line7", Layer::kDevice), Layer::kDevice) << "the same key, another token";
-  EXPECT_EQ(let_in("line8", Layer::kCloud), Layer::kCloud);
+  EXPECT_EQ(issue_token("line7", Layer::kCloud), Layer::kCloud);
+  EXPECT_EQ(issue_token("line7", Layer::kDevice), Layer::kDevice) << "the same key, another token";
+  EXPECT_EQ(issue_token("line8", Layer::kCloud), Layer::kCloud);
   EXPECT_TRUE(forget_node_key(ctx_, client_, "line8").ok());
   EXPECT_EQ(layer_of_node(ctx_, client_, "line8").value(), Layer::kEdge)
       << "another machine may come under the name";
@@ -166,18 +165,18 @@ TEST_F(EnrolmentTest, CertificateHasLayerOfTokenNotOfRequest) {
     EXPECT_EQ(reply.status, 200) << reply.text;
     return net::certificate_facts(reply.body["certificate"].as_string())->organizational_units;
   };
-  const auto let_in = [&](Layer layer) {
+  const auto issue_token = [&](Layer layer) {
     return create_join_token(ctx_, client_,
                              {.node = "line7", .layer = layer, .ca_sha256 = authority_.ca_sha256()},
                              clock_.wall(), *rng_)
         ->text();
   };
   std::ifstream file(std::string(VARDA_TESTDATA) + "/asks-for-layer-cloud.csr.pem");
-  const std::string asks_for_cloud{std::istreambuf_iterator<char>(file), {}};
+  const std::string cloud_csr{std::istreambuf_iterator<char>(file), {}};
   EXPECT_EQ(units(enroll(token("line7"), csr_)), std::vector<std::string>{"edge"});
-  EXPECT_EQ(units(enroll(let_in(Layer::kDevice), asks_for_cloud)),
+  EXPECT_EQ(units(enroll(issue_token(Layer::kDevice), cloud_csr)),
             std::vector<std::string>{"device"});
-  EXPECT_EQ(units(enroll(let_in(Layer::kCloud), csr_)), std::vector<std::string>{"cloud"});
+  EXPECT_EQ(units(enroll(issue_token(Layer::kCloud), csr_)), std::vector<std::string>{"cloud"});
 }
 
 TEST_F(EnrolmentTest, TokenWithNetworkIsAcceptedFromThatNetworkOnly) {
@@ -269,13 +268,13 @@ TEST_F(EnrolmentTest, RefusalHidesItsReason) {
       {wrong.text(), "wrong secret"}, {unknown.text(), "unknown"}, {"x", "malformed"},
       {stolen, "node revoked"},
   };
-  std::string said;
+  std::string first_reply;
   for (const auto& [text, outcome] : cases) {
     const Reply reply = enroll(text, csr_);
     EXPECT_EQ(reply.status, 403) << outcome;
     EXPECT_EQ(count("enroll", outcome), 1u) << outcome;
-    if (said.empty()) said = reply.text;
-    EXPECT_EQ(reply.text, said) << outcome;
+    if (first_reply.empty()) first_reply = reply.text;
+    EXPECT_EQ(reply.text, first_reply) << outcome;
   }
   EXPECT_EQ(enroll(good, csr_).status, 200);  // the failures did not use it up
 }
@@ -521,7 +520,7 @@ TEST_F(EnrolmentTest, EnrolmentDeletesExpiredTokens) {
 }
 
 TEST(Allowance, MemoryIsBoundedAndWorstCallerIsRemembered) {
-  internal::Allowance limit({.burst = 2, .period = 1000ms, .who_max = 100});
+  internal::Allowance limit({.burst = 2, .period = 1000ms, .callers_max = 100});
   const SteadyTime now{};
   for (int i = 0; i < 5; ++i) limit.spend("worst", now);
   for (int i = 0; i < 10'000; ++i)

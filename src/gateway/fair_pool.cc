@@ -70,7 +70,7 @@ void FairPool::run() {
     try {
       item.work();
     } catch (const std::exception& e) {
-      log::error("work for a node threw", {{"client", key}, {"what", e.what()}});
+      log::error("queued request threw", {{"client", key}, {"what", e.what()}});
     }
     item.work = nullptr;  // frees what the work holds before its slot
     bool more = false;

@@ -12,7 +12,7 @@
 namespace varda::gateway {
 namespace {
 
-/// Work that blocks until let_go(), and records the order of starts.
+/// Work that blocks until release(), and records the order of starts.
 class Bench {
  public:
   FairPool::Work work(const std::string& name) {
@@ -32,7 +32,7 @@ class Bench {
     }
     ASSERT_GE(began_.size(), count) << "that many pieces of work begin";
   }
-  void let_go() {
+  void release() {
     MutexLock lock(mutex_);
     open_ = true;
     changed_.notify_all();
@@ -66,21 +66,21 @@ TEST(FairPool, FloodingKeyIsLimitedToItsThreads) {
   EXPECT_EQ(bench.running("a"), 1u);
   EXPECT_EQ(bench.running("b"), 1u);
   EXPECT_EQ(pool.waiting(), 48u);
-  bench.let_go();
+  bench.release();
   bench.wait_began(52);
 }
 
 TEST(FairPool, WaitingKeysRunRoundRobin) {
   Bench gate;
   Bench order;
-  order.let_go();
+  order.release();
   FairPool pool({.threads = 1, .in_flight_per_key_max = 1, .waiting_per_key_max = 100});
   EXPECT_TRUE(pool.submit("gate", 0, gate.work("gate")));
   gate.wait_began(1);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(pool.submit("a", 0, order.work("a")));
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(pool.submit("b", 0, order.work("b")));
   EXPECT_TRUE(pool.submit("c", 0, order.work("c")));
-  gate.let_go();
+  gate.release();
   order.wait_began(6);
   EXPECT_EQ(order.began(), (std::vector<std::string>{"a", "b", "c", "a", "b", "a"}));
 }
@@ -101,13 +101,13 @@ TEST(FairPool, FullQueueRefusesWork) {
   EXPECT_FALSE(pool.submit("a", 0, bench.work("a")));  // the queue of "a" is full
   EXPECT_TRUE(pool.submit("b", 0, bench.work("b")));
   EXPECT_FALSE(pool.submit("c", 0, bench.work("c")));  // all queues together are full
-  bench.let_go();
+  bench.release();
   bench.wait_began(4);
 }
 
 TEST(FairPool, ThrowingWorkDoesNotStopThePool) {
   Bench bench;
-  bench.let_go();
+  bench.release();
   FairPool pool({.threads = 1, .in_flight_per_key_max = 1});
   EXPECT_TRUE(pool.submit("a", 0, [] { throw std::runtime_error("no"); }));  // NOLINT
   EXPECT_TRUE(pool.submit("a", 0, bench.work("a")));

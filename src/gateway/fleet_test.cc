@@ -85,7 +85,7 @@ class Node {
       informer_.run(Context(stop));
     });
   }
-  bool saw_strangers() const { return anonymous_; }
+  bool saw_anonymous() const { return anonymous_; }
 
  private:
   runtime::Informer::Options options() const {
@@ -221,7 +221,7 @@ TEST_F(Fleet, TwoHundredNodesGetWorkAndRecoverAfterGatewayRestart) {
   EXPECT_EQ(behind("1"), std::vector<std::string>());
   start();
   wait("2");
-  for (const auto& node : nodes_) EXPECT_FALSE(node->saw_strangers());
+  for (const auto& node : nodes_) EXPECT_FALSE(node->saw_anonymous());
 }
 
 }  // namespace fleet_test

@@ -42,7 +42,7 @@ using net::Response;
 
 constexpr std::chrono::minutes kLayerKnown{
     5};  // lifetime of a layer read; each report of a Node reads it
-constexpr std::chrono::seconds kLayerKept{10};  // the same after a failed read
+constexpr std::chrono::seconds kLayerCachePeriod{10};  // the same after a failed read
 constexpr std::size_t kEventBytesAdded =
     1u << 10;  // most that an API server adds: uid, version, times
 
@@ -59,13 +59,13 @@ Response status_response(const ApiStatus& status) {
 }
 
 /// An error of the gateway itself.
-Response error_response(const Error& error, const Asked* asked = nullptr) {
+Response error_response(const Error& error, const RequestInfo* info = nullptr) {
   ApiStatus status = ApiStatus::from_error(error);
-  if (asked) {
+  if (info) {
     status.details = true;
-    status.group = asked->group;
-    status.kind = asked->resource;
-    status.name = asked->name;
+    status.group = info->group;
+    status.kind = info->resource;
+    status.name = info->name;
   }
   return status_response(status);
 }
@@ -74,9 +74,9 @@ Response error_response(const Error& error, const Asked* asked = nullptr) {
 Response upstream_error(const Error& error) {
   if (error.code() == Code::kUnauthenticated || error.code() == Code::kForbidden) {
     // The gateway lacks rights. The node did nothing wrong and should retry.
-    log::warn("the API server refuses the gateway", {{"error", error}});
+    log::warn("API server rejects a request of the gateway", {{"error", error}});
     return error_response(
-        Error(Code::kUnavailable, "the API server refuses the gateway: " + error.message()));
+        Error(Code::kUnavailable, "API server rejects the gateway: " + error.message()));
   }
   ApiStatus status = ApiStatus::from_error(error);
   if (error.code() == Code::kExhausted) {
@@ -163,7 +163,7 @@ class GatewayImpl final : public Gateway, Admission {
                     {.node_of = [](const runtime::Stored& object) { return object.metadata.name; },
                      .tombstones_max = options_.limits.tombstones_max,
                      .one_each = true,
-                     .on_change = [this](const std::string& node) { end_if_shut_out(node); },
+                     .on_change = [this](const std::string& node) { wake_if_revoked(node); },
                      .on_listed = [this] { before_edge_nodes_.look(); }}),
         pods_(client_, pod_informer(),
               {.node_of = node_of_pod,
@@ -219,11 +219,11 @@ class GatewayImpl final : public Gateway, Admission {
   struct Call {
     std::string node;
     Caller caller;
-    Asked asked;
+    RequestInfo info;
     std::string body;
     std::string content_type;
     meta::Reporter reporter = meta::Reporter::kAnotherMachine;
-    ObjectKey key() const { return {asked.ns, asked.name}; }
+    ObjectKey key() const { return {info.ns, info.name}; }
   };
 
   runtime::Informer::Options pod_informer() const {
@@ -270,7 +270,7 @@ class GatewayImpl final : public Gateway, Admission {
     respond(std::move(response));
   }
 
-  /// The node behind a request. Before the first read of EdgeNodes no node counts as shut out, but
+  /// The node behind a request. Before the first read of EdgeNodes no node counts as revoked, but
   /// serve() serves nothing either.
   Result<Caller> identify(const Request& request) const {
     TRY(Caller caller, node_of(request.peer, clock_.wall()));
@@ -279,20 +279,20 @@ class GatewayImpl final : public Gateway, Admission {
       const bool same = starts_ignoring_case(name, kImpersonate);
       if (same) return Error(Code::kForbidden, "a node may not act in the name of another node");
     }
-    if (shut_out(caller.node))
+    if (is_revoked(caller.node))
       return Error(Code::kForbidden, "node \"" + caller.node + "\" is revoked");
     return caller;
   }
 
-  bool shut_out(const std::string& node) const override {
+  bool is_revoked(const std::string& node) const override {
     const auto edge_node = edge_nodes_.view().get(node, {"", node});
     return edge_node && api::is_revoked(edge_node->metadata);
   }
 
   /// The change of the EdgeNode itself wakes and ends that node's EdgeNode watches. Pod watches
   /// need this call.
-  void end_if_shut_out(const std::string& node) {
-    if (shut_out(node)) pods_.view().wake(node);
+  void wake_if_revoked(const std::string& node) {
+    if (is_revoked(node)) pods_.view().wake(node);
   }
 
   /// Holds a request until its objects have been read: just after the start, or at the first
@@ -329,23 +329,23 @@ class GatewayImpl final : public Gateway, Admission {
         return wait(before_edge_nodes_, std::move(request), std::move(respond));
       return answer(respond, not_ready());
     }
-    auto asked = parse_request(request);
-    if (!asked.ok()) return answer(respond, error_response(asked.error()));
-    const auto way = route(*node, *asked);
-    if (!way.ok()) return answer(respond, error_response(way.error(), &*asked));
+    auto info = parse_request(request);
+    if (!info.ok()) return answer(respond, error_response(info.error()));
+    const auto way = route(*node, *info);
+    if (!way.ok()) return answer(respond, error_response(way.error(), &*info));
     if (!is_of_known_layer(*caller))
       return read_layer_first(*caller, std::move(request), std::move(respond), patience);
     if (*way == Route::kListOwn) {
-      if (asked->resource == "pods" && patience == Patience::kMayWait && !stopping_.load()) {
+      if (info->resource == "pods" && patience == Patience::kMayWait && !stopping_.load()) {
         pods_.start();
         if (!pods_.view().complete())
           return wait(before_pods_, std::move(request), std::move(respond));
       }
-      return list_or_watch(*node, *asked, std::move(respond));
+      return list_or_watch(*node, *info, std::move(respond));
     }
 
     Call call{
-        *node, *caller, std::move(*asked), std::move(request.body), {}, reporter_of(request.peer)};
+        *node, *caller, std::move(*info), std::move(request.body), {}, reporter_of(request.peer)};
     if (const auto type = request.headers.find("Content-Type")) call.content_type = *type;
     go_upstream(*node, call.body.size(), std::move(respond),
                 [this, way = *way, call = std::move(call)] { return serve_upstream(way, call); });
@@ -383,7 +383,7 @@ class GatewayImpl final : public Gateway, Admission {
     if (known == layers_.end() && caller.layer.value_or(Layer::kEdge) != Layer::kEdge)
       return layer.error();
     const Layer last = known == layers_.end() ? KnownLayer().layer : known->second.layer;
-    note_layer(caller.node, last, kLayerKept);
+    note_layer(caller.node, last, kLayerCachePeriod);
     return check_layer(caller, last);
   }
 
@@ -412,7 +412,7 @@ class GatewayImpl final : public Gateway, Admission {
       if (!same.ok()) return answer(held->second, layer_error(same.error()));
       serve(std::move(held->first), std::move(held->second), patience);
     });
-    if (!taken) answer(held->second, too_many("too many requests wait here"));
+    if (!taken) answer(held->second, too_many("the request queue of the gateway is full"));
   }
 
   void go_upstream(const std::string& key, std::size_t bytes, Responder respond,
@@ -424,7 +424,7 @@ class GatewayImpl final : public Gateway, Admission {
     const auto responder = std::make_shared<Responder>(std::move(respond));
     const bool taken = pool.submit(
         key, bytes, [this, responder, work = std::move(work)] { answer(*responder, work()); });
-    if (!taken) answer(*responder, too_many("too many requests wait here"));
+    if (!taken) answer(*responder, too_many("the request queue of the gateway is full"));
   }
 
   void enrol(Request request, Responder respond) {
@@ -442,12 +442,12 @@ class GatewayImpl final : public Gateway, Admission {
            });
   }
 
-  void list_or_watch(const std::string& node, const Asked& asked, Responder respond) {
-    const bool pods = asked.resource == "pods";
+  void list_or_watch(const std::string& node, const RequestInfo& info, Responder respond) {
+    const bool pods = info.resource == "pods";
     Mirror& mirror = pods ? pods_ : edge_nodes_;
     const Resource& resource = pods ? api::Pod::resource() : api::EdgeNode::resource();
     mirror.start();
-    if (asked.verb == "list") {
+    if (info.verb == "list") {
       const auto listing = mirror.view().list(node);
       if (!listing) return answer(respond, not_ready());
       std::string body = "{\"kind\":\"" + resource.kind + "List\",\"apiVersion\":\"" +
@@ -460,17 +460,17 @@ class GatewayImpl final : public Gateway, Admission {
       body += "]}\n";
       return answer(respond, json_response(200, std::move(body)));
     }
-    auto cursor = mirror.view().begin(node, asked.resource_version);
+    auto cursor = mirror.view().begin(node, info.resource_version);
     if (!cursor.ok()) {
       return answer(respond, cursor.error().code() == Code::kUnavailable
                                  ? not_ready()
-                                 : error_response(cursor.error(), &asked));
+                                 : error_response(cursor.error(), &info));
     }
     auto session = watches_.open(node);
     if (!session) return answer(respond, too_many("too many watches are open"));
     std::chrono::seconds timeout = options_.limits.watch_timeout_max;
-    if (asked.timeout_seconds.value_or(0) > 0)
-      timeout = std::min(timeout, std::chrono::seconds(*asked.timeout_seconds));
+    if (info.timeout_seconds.value_or(0) > 0)
+      timeout = std::min(timeout, std::chrono::seconds(*info.timeout_seconds));
     Response response;
     response.headers.add("Content-Type", "application/json");
     response.stream = std::make_unique<WatchStream>(
@@ -481,7 +481,7 @@ class GatewayImpl final : public Gateway, Admission {
                              .stopping = &stopping_,
                              .cursor = std::move(cursor).value(),
                              .end = std::chrono::steady_clock::now() + timeout,
-                             .bookmarks = asked.bookmarks,
+                             .bookmarks = info.bookmarks,
                              .session = std::move(session)});
     answer(respond, std::move(response));
   }
@@ -519,7 +519,7 @@ class GatewayImpl final : public Gateway, Admission {
       case Route::kListOwn:
         break;
       case Route::kReadSelf:
-        return object_response(client_.get(upstream(), resource_of(call.asked), call.key()));
+        return object_response(client_.get(upstream(), resource_of(call.info), call.key()));
       case Route::kCreateSelf:
         return create_self(call);
       case Route::kPatchSelf:
@@ -536,11 +536,11 @@ class GatewayImpl final : public Gateway, Admission {
         return write_event(way, call);
     }
     return error_response(
-        Error(Code::kInternal, "the request must not have a path of another server"), &call.asked);
+        Error(Code::kInternal, "the request must not have a path of another server"), &call.info);
   }
 
-  static const Resource& resource_of(const Asked& asked) {
-    return asked.resource == "nodes" ? api::Node::resource() : api::EdgeNode::resource();
+  static const Resource& resource_of(const RequestInfo& info) {
+    return info.resource == "nodes" ? api::Node::resource() : api::EdgeNode::resource();
   }
 
   static bool is_node(const Resource& resource) {
@@ -560,28 +560,29 @@ class GatewayImpl final : public Gateway, Admission {
   }
 
   Response create_self(const Call& call) {
-    const Resource& resource = resource_of(call.asked);
+    const Resource& resource = resource_of(call.info);
     const auto make = [&]() -> Result<Json> {
       TRY(const Json body, object_of(call));
       return own_object(call.node, resource, body);
     };
     auto object = make();
-    if (!object.ok()) return error_response(object.error(), &call.asked);
+    if (!object.ok()) return error_response(object.error(), &call.info);
     if (is_node(resource)) {
       const auto layer = checked_layer(call.caller);
       if (!layer.ok()) return layer_error(layer.error());
       object = placed(std::move(*object), *layer);
-      if (!object.ok()) return error_response(object.error(), &call.asked);
+      if (!object.ok()) return error_response(object.error(), &call.info);
     }
     return object_response(client_.create(upstream(), resource, *object), 201);
   }
 
   Response patch_self(const Call& call) {
-    const Resource& resource = resource_of(call.asked);
+    const Resource& resource = resource_of(call.info);
     if (is_node(resource)) {
       // Before the status: a Node that an earlier gateway admitted unchanged never reports without
       // its taint.
-      if (const Status kept = keep_place(call.caller); !kept.ok()) return layer_error(kept.error());
+      if (const Status ensured = keep_place(call.caller); !ensured.ok())
+        return layer_error(ensured.error());
     }
     return patch_status(call, resource, {});
   }
@@ -608,14 +609,14 @@ class GatewayImpl final : public Gateway, Admission {
       TRY(Json patch, own_status(call.key(), body));
       TRY_VOID(check_addresses(resource.kind, std::as_const(patch)["status"], call.reporter));
       if (uid.empty()) return patch;
-      const Json* const said = std::as_const(patch)["metadata"].find("uid");
-      if (said && said->as_string() != uid)
-        return Error(Code::kConflict, "metadata.uid: the object has another one");
+      const Json* const uid_member = std::as_const(patch)["metadata"].find("uid");
+      if (uid_member && uid_member->as_string() != uid)
+        return Error(Code::kConflict, "metadata.uid: does not match the object");
       patch.make("metadata/uid") = uid;
       return patch;
     };
     auto patch = make();
-    if (!patch.ok()) return error_response(patch.error(), &call.asked);
+    if (!patch.ok()) return error_response(patch.error(), &call.info);
     if (resource.kind == api::EdgeNode::resource().kind) {
       // A node does not report its own connection.
       patch->make("status").erase("conditions");
@@ -628,38 +629,37 @@ class GatewayImpl final : public Gateway, Admission {
   Response serve_pod(Route way, const Call& call) {
     const auto pod = client_.get(upstream(), api::Pod::resource(), call.key());
     if (!pod.ok()) return upstream_error(pod.error());  // a missing pod answers 404 to any node
-    const Error refusal(Code::kForbidden, call.asked.forbidden(call.node));
+    const Error refusal(Code::kForbidden, call.info.forbidden(call.node));
     if (pod->at("spec/nodeName").as_string() != call.node)
-      return error_response(refusal, &call.asked);
+      return error_response(refusal, &call.info);
     if (way == Route::kReadPod) return object_response(pod);
     const std::string& uid = pod->at("metadata/uid").as_string();
     if (way == Route::kPatchPod) return patch_status(call, api::Pod::resource(), uid);
 
     if (!pod->at("metadata/deletionTimestamp").is_string())
-      return error_response(refusal, &call.asked);
+      return error_response(refusal, &call.info);
     kube::DeleteOptions options{.uid = uid, .grace_seconds = 0};
     if (!call.body.empty()) {
       const auto body = object_of(call);
-      if (!body.ok()) return error_response(body.error(), &call.asked);
+      if (!body.ok()) return error_response(body.error(), &call.info);
       const Json& wanted = body->at("preconditions/uid");
       if (!wanted.is_null() && wanted.as_string() != uid) {
-        return error_response(
-            Error(Code::kConflict, "preconditions.uid: the pod is another one by now"),
-            &call.asked);
+        return error_response(Error(Code::kConflict, "preconditions.uid: does not match the pod"),
+                              &call.info);
       }
     }
     return object_response(client_.remove(upstream(), api::Pod::resource(), call.key(), options));
   }
 
   Response read_referred(const Call& call) {
-    const bool secret = call.asked.resource == "secrets";
+    const bool secret = call.info.resource == "secrets";
     // The first request that depends on pods starts their informer.
     pods_.start();
     const auto listing = pods_.view().list(call.node);
     bool named = false;
     for (const auto& pod : listing ? listing->items : std::vector<runtime::StoredPtr>()) {
-      named = named || (pod->metadata.ns == call.asked.ns &&
-                        meta::pod_uses(pod->json(), call.asked.resource, call.asked.name));
+      named = named || (pod->metadata.ns == call.info.ns &&
+                        meta::pod_uses(pod->json(), call.info.resource, call.info.name));
     }
     if (!named && secret) {
       const auto edge_node = edge_nodes_.view().get(call.node, {"", call.node});
@@ -667,24 +667,24 @@ class GatewayImpl final : public Gateway, Admission {
     }
     if (!named && !listing) return not_ready();
     if (!named)
-      return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
+      return error_response(Error(Code::kForbidden, call.info.forbidden(call.node)), &call.info);
     if (secret) {
       // The namespace decides, not the reference: a pod lured to the node brings no Secret along.
-      const auto lets_out = lets_secrets_out(call.asked.ns);
-      if (!lets_out.ok()) return upstream_error(lets_out.error());
-      if (!*lets_out) {
+      const auto allowed = allows_secrets_at_edge(call.info.ns);
+      if (!allowed.ok()) return upstream_error(allowed.error());
+      if (!*allowed) {
         return error_response(
-            Error(Code::kForbidden, call.asked.forbidden(call.node) +
+            Error(Code::kForbidden, call.info.forbidden(call.node) +
                                         ": the namespace has no label " + meta::kEdgeSecretsLabel +
                                         "=" + meta::kEdgeSecretsAllow),
-            &call.asked);
+            &call.info);
       }
     }
     return object_response(client_.get(
         upstream(), secret ? meta::core::secrets() : meta::core::config_maps(), call.key()));
   }
 
-  Result<bool> lets_secrets_out(const std::string& name) {
+  Result<bool> allows_secrets_at_edge(const std::string& name) {
     TRY(const auto ns, client_.find(upstream(), meta::core::namespaces(), {"", name}));
     return ns && ns->at("metadata")["labels"][meta::kEdgeSecretsLabel].as_string() ==
                      meta::kEdgeSecretsAllow;
@@ -706,10 +706,10 @@ class GatewayImpl final : public Gateway, Admission {
       return too_large("an Event has at most " + std::to_string(bytes_max) + " bytes here");
     const auto make = [&]() -> Result<Json> {
       TRY(const Json body, creates ? object_of(call) : patch_of(call));
-      return creates ? own_event(call.asked.ns, body) : event_patch(body);
+      return creates ? own_event(call.info.ns, body) : event_patch(body);
     };
     const auto body = make();
-    if (!body.ok()) return error_response(body.error(), &call.asked);
+    if (!body.ok()) return error_response(body.error(), &call.info);
     Involved about = Involved::of(*body);
     if (!creates) {
       const auto event = client_.get(upstream(), meta::core::events(), call.key());
@@ -726,16 +726,16 @@ class GatewayImpl final : public Gateway, Admission {
     const auto may = own(call.node, about);
     if (!may.ok()) return upstream_error(may.error());
     if (!*may)
-      return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
+      return error_response(Error(Code::kForbidden, call.info.forbidden(call.node)), &call.info);
     if (!creates)
       return object_response(client_.patch(upstream(), meta::core::events(), call.key(),
                                            kube::PatchType::kMerge, *body));
     Json event = *body;
-    event.make("metadata/namespace") = call.asked.ns;
+    event.make("metadata/namespace") = call.info.ns;
     const auto created = client_.create(upstream(), meta::core::events(), event);
     // A terminating namespace refuses new Events as forbidden; the node gets that answer.
     if (!created.ok() && created.error().code() == Code::kForbidden)
-      return error_response(created.error(), &call.asked);
+      return error_response(created.error(), &call.info);
     return object_response(created, 201);
   }
 

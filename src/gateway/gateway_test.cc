@@ -35,8 +35,8 @@ std::string read_file(const std::string& name) {
   return text.str();
 }
 
-net::HttpClient::Answer ask(net::HttpClient& http, std::string method, std::string target,
-                            std::string body = "", net::Headers headers = {}) {
+net::HttpClient::Answer send_request(net::HttpClient& http, std::string method, std::string target,
+                                     std::string body = "", net::Headers headers = {}) {
   return http
       .call(Context::background().with_timeout(std::chrono::seconds(60)),
             {.method = std::move(method),
@@ -47,7 +47,7 @@ net::HttpClient::Answer ask(net::HttpClient& http, std::string method, std::stri
 }
 
 /// Sessions that record their calls.
-class Heard final : public Sessions {
+class RecordingSessions final : public Sessions {
  public:
   void opened(const std::string& node) override { add("+" + node); }
   void closed(const std::string& node) override { add("-" + node); }
@@ -79,7 +79,8 @@ TEST(Gateway, EachRequestGetsTheAnswerInTheTable) {
   cloud.start_gateway();
   // The first request for pods starts their informer.
   auto first = cloud.transport("edge0");
-  ASSERT_EQ(ask(*first, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0").status, 200);
+  ASSERT_EQ(send_request(*first, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0").status,
+            200);
   const Json others = cloud.edge_node("edge1");
   const Json cases = codec::parse_json(read_file("requests.json")).value();
   for (const Json& one : cases.as_array()) {
@@ -96,7 +97,7 @@ TEST(Gateway, EachRequestGetsTheAnswerInTheTable) {
     } else if (method == "POST" || method == "PUT") {
       headers.add("Content-Type", "application/json");
     }
-    const auto answer = ask(*http, method, one["target"].as_string(), body, headers);
+    const auto answer = send_request(*http, method, one["target"].as_string(), body, headers);
     EXPECT_EQ(answer.status, one["status"].as_integer()) << answer.body;
     if (one.contains("says")) {
       // The message itself, without JSON's escapes.
@@ -123,7 +124,7 @@ TEST(Gateway, ANodeCannotPromoteItselfToTheCloud) {
   auto evil = cloud.transport("evil");
   const net::Headers json{{"Content-Type", "application/json"}};
   const auto create = [&](const std::string& labels) {
-    return ask(
+    return send_request(
         *evil, "POST", "/api/v1/nodes",
         R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"evil","labels":)" + labels + "}}",
         json);
@@ -149,7 +150,7 @@ spec:
 )");
   net::HttpClient::Answer answer;
   ASSERT_TRUE(eventually("the gateway knows of the pod", [&] {
-    answer = ask(*evil, "GET", "/api/v1/namespaces/vault/secrets/store");
+    answer = send_request(*evil, "GET", "/api/v1/namespaces/vault/secrets/store");
     return answer.body.find("edgeai.io/edge-secrets=allow") != std::string::npos;
   }));
   EXPECT_EQ(answer.status, 403);
@@ -165,8 +166,8 @@ metadata: {name: evil, labels: {edgeai.io/layer: cloud}}
   cloud.start_gateway();
   auto evil = cloud.transport("evil");
   const net::Headers merge{{"Content-Type", "application/merge-patch+json"}};
-  ASSERT_EQ(ask(*evil, "PATCH", "/api/v1/nodes/evil/status",
-                R"({"status":{"capacity":{"cpu":"1"}}})", merge)
+  ASSERT_EQ(send_request(*evil, "PATCH", "/api/v1/nodes/evil/status",
+                         R"({"status":{"capacity":{"cpu":"1"}}})", merge)
                 .status,
             200);
   const Json node = cloud.api().get("/api/v1/nodes/evil").body;
@@ -188,7 +189,7 @@ TEST(Gateway, CloudNodeMayRegisterInItsLayer) {
   net::Peer peer = peer_of("big");
   peer.certificate_organizational_units = {"cloud"};
   auto big = cloud.transport(peer);
-  const auto made = ask(
+  const auto made = send_request(
       *big, "POST", "/api/v1/nodes",
       R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"big","labels":{"edgeai.io/layer":"cloud"}}})",
       {{"Content-Type", "application/json"}});
@@ -219,9 +220,9 @@ TEST(Gateway, LoopbackAddressIsAcceptedFromLocalAgentsOnly) {
     net::Peer peer = peer_of("edge0");
     peer.address = one.peer;
     auto http = cloud.transport(peer);
-    const auto answer = ask(*http, "PATCH", std::string(kEdgeNodes) + "/edge0/status",
-                            R"({"status":{"address":"127.9.1.2"}})",
-                            {{"Content-Type", "application/merge-patch+json"}});
+    const auto answer = send_request(*http, "PATCH", std::string(kEdgeNodes) + "/edge0/status",
+                                     R"({"status":{"address":"127.9.1.2"}})",
+                                     {{"Content-Type", "application/merge-patch+json"}});
     EXPECT_EQ(answer.status, one.status) << one.peer << " " << answer.body;
   }
 }
@@ -239,9 +240,10 @@ TEST(Gateway, CertificateOfAnotherLayerIsRefused) {
     peer.certificate_organizational_units = std::move(units);
     auto http = cloud.transport(peer);
     if (verb == "GET")
-      return ask(*http, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dline7");
-    return ask(*http, "PATCH", "/api/v1/nodes/line7/status", R"({"status":{}})",
-               {{"Content-Type", "application/merge-patch+json"}});
+      return send_request(*http, "GET",
+                          std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dline7");
+    return send_request(*http, "PATCH", "/api/v1/nodes/line7/status", R"({"status":{}})",
+                        {{"Content-Type", "application/merge-patch+json"}});
   };
   EXPECT_EQ(status({}).status, 200) << "never let in, without a layer: of the edge";
   EXPECT_EQ(status({"edge"}).status, 200);
@@ -290,11 +292,11 @@ TEST(Gateway, InvalidCertificateGivesAccessToHealthOnly) {
         Case{"a name that is none", peer_of("../edge0"), 403}}) {
     SCOPED_TRACE(one.name);
     auto http = cloud.transport(one.peer);
-    EXPECT_EQ(ask(*http, "GET", own).status, one.status);
-    EXPECT_EQ(ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1").status, one.status);
-    EXPECT_EQ(ask(*http, "GET", "/healthz").status, 200);
-    EXPECT_EQ(ask(*http, "GET", "/readyz").body, "ok");
-    EXPECT_EQ(ask(*http, "GET", "/metrics").status, one.status);
+    EXPECT_EQ(send_request(*http, "GET", own).status, one.status);
+    EXPECT_EQ(send_request(*http, "GET", std::string(kEdgeNodes) + "?watch=1").status, one.status);
+    EXPECT_EQ(send_request(*http, "GET", "/healthz").status, 200);
+    EXPECT_EQ(send_request(*http, "GET", "/readyz").body, "ok");
+    EXPECT_EQ(send_request(*http, "GET", "/metrics").status, one.status);
   }
 }
 
@@ -338,7 +340,7 @@ TEST(Gateway, EarlyRequestsWaitForTheFirstRead) {
   const auto gateway = Gateway::create(std::move(options)).value();
   const auto status = [&](const std::string& target) {
     auto http = net::loopback(gateway->handler(), peer_of("edge0"));
-    return ask(*http, "GET", target).status;
+    return send_request(*http, "GET", target).status;
   };
   const std::string pods = "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0",
                     own = std::string(kEdgeNodes) + "/edge0";
@@ -368,10 +370,10 @@ TEST(Gateway, WaitForFirstReadEndsAtTimeoutOrStop) {
     const auto gateway = Gateway::create(std::move(options)).value();
     auto http = net::loopback(gateway->handler(), peer_of("edge0"));
     int status = 0;
-    std::jthread asks(
-        [&] { status = ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1").status; });
+    std::jthread requester(
+        [&] { status = send_request(*http, "GET", std::string(kEdgeNodes) + "?watch=1").status; });
     if (patience > std::chrono::seconds(1)) gateway->stop();
-    asks.join();
+    requester.join();
     EXPECT_EQ(status, 503);
   }
 }
@@ -380,9 +382,9 @@ TEST(Gateway, OversizedStatusIsRefused) {
   Cloud cloud;
   cloud.start_gateway();
   auto http = cloud.transport("edge0");
-  const auto answer =
-      ask(*http, "PATCH", std::string(kEdgeNodes) + "/edge0/status",
-          std::string((1u << 20) + 1, ' '), {{"Content-Type", "application/merge-patch+json"}});
+  const auto answer = send_request(*http, "PATCH", std::string(kEdgeNodes) + "/edge0/status",
+                                   std::string((1u << 20) + 1, ' '),
+                                   {{"Content-Type", "application/merge-patch+json"}});
   EXPECT_EQ(answer.status, 413);
   EXPECT_EQ(codec::parse_json(answer.body).value()["reason"].as_string(), "RequestEntityTooLarge");
 }
@@ -407,8 +409,8 @@ net::HttpClient::Answer write_event(net::HttpClient& http, const std::string& no
        {"involvedObject", Json::object({{"kind", "Node"}, {"apiVersion", "v1"}, {"name", node}})},
        {"reason", "Test"},
        {"message", message}});
-  return ask(http, "POST", "/api/v1/namespaces/default/events", codec::write_json(event),
-             {{"Content-Type", "application/json"}});
+  return send_request(http, "POST", "/api/v1/namespaces/default/events", codec::write_json(event),
+                      {{"Content-Type", "application/json"}});
 }
 
 TEST(Gateway, OversizedEventsAndEventPatchesAreRefused) {
@@ -422,8 +424,8 @@ TEST(Gateway, OversizedEventsAndEventPatchesAreRefused) {
   // Our longest message, of bytes that JSON escapes to the longest text.
   EXPECT_EQ(write_event(*http, "edge0", "edge0.ours", std::string(1024, '\x01')).status, 201);
   const auto patch = [&](const std::string& body) {
-    return ask(*http, "PATCH", "/api/v1/namespaces/default/events/edge0.ours", body,
-               {{"Content-Type", "application/merge-patch+json"}})
+    return send_request(*http, "PATCH", "/api/v1/namespaces/default/events/edge0.ours", body,
+                        {{"Content-Type", "application/merge-patch+json"}})
         .status;
   };
   EXPECT_EQ(patch(R"({"count": 2})"), 200);
@@ -454,13 +456,13 @@ TEST(Gateway, HeavyWriterIsThrottledAndOthersAreNot) {
   const auto after = answer.headers.find("Retry-After");
   ASSERT_TRUE(after);
   const auto patch = [&](const std::string& text) {
-    return ask(*http, "PATCH", "/api/v1/nodes/edge0/status",
-               R"({"status": {"images": [{"names": [")" + text + "\"]}]}}",
-               {{"Content-Type", "application/merge-patch+json"}})
+    return send_request(*http, "PATCH", "/api/v1/nodes/edge0/status",
+                        R"({"status": {"images": [{"names": [")" + text + "\"]}]}}",
+                        {{"Content-Type", "application/merge-patch+json"}})
         .status;
   };
   EXPECT_EQ(patch("1"), 429);  // every write
-  EXPECT_EQ(ask(*http, "GET", std::string(kEdgeNodes) + "/edge0").status,
+  EXPECT_EQ(send_request(*http, "GET", std::string(kEdgeNodes) + "/edge0").status,
             200);  // but reads are free
   EXPECT_EQ(write_event(*other, "edge1", "f", std::string(4000, 'm')).status, 201);
   clock.pass(std::chrono::seconds(std::stoi(std::string(*after))));
@@ -469,8 +471,9 @@ TEST(Gateway, HeavyWriterIsThrottledAndOthersAreNot) {
   EXPECT_EQ(patch("1"), 429);
   clock.pass(std::chrono::minutes(1));
   // ... and a small patch costs the size of its object.
-  EXPECT_EQ(ask(*http, "PATCH", "/api/v1/nodes/edge0/status", R"({"status": {"phase": "Running"}})",
-                {{"Content-Type", "application/merge-patch+json"}})
+  EXPECT_EQ(send_request(*http, "PATCH", "/api/v1/nodes/edge0/status",
+                         R"({"status": {"phase": "Running"}})",
+                         {{"Content-Type", "application/merge-patch+json"}})
                 .status,
             200);
   EXPECT_EQ(patch("1"), 429);
@@ -495,18 +498,18 @@ TEST(Gateway, RevokedNodeGets403) {
   cloud.start_gateway();
   auto http = cloud.transport("edge0");
   const std::string own = std::string(kEdgeNodes) + "/edge0";
-  EXPECT_EQ(ask(*http, "GET", own).status, 200);
+  EXPECT_EQ(send_request(*http, "GET", own).status, 200);
   cloud.api().merge_patch(
       own,
       codec::parse_json(R"({"metadata":{"annotations":{"edgeai.io/revoked":"true"}}})").value());
-  ASSERT_TRUE(
-      eventually("the node is shut out", [&] { return ask(*http, "GET", own).status == 403; }));
-  EXPECT_EQ(
-      ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0")
-          .status,
-      403);
+  ASSERT_TRUE(eventually("the node is shut out",
+                         [&] { return send_request(*http, "GET", own).status == 403; }));
+  EXPECT_EQ(send_request(*http, "GET",
+                         std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0")
+                .status,
+            403);
   auto other = cloud.transport("edge1");
-  EXPECT_EQ(ask(*other, "GET", std::string(kEdgeNodes) + "/edge1").status, 200);
+  EXPECT_EQ(send_request(*other, "GET", std::string(kEdgeNodes) + "/edge1").status, 200);
 }
 
 // The whole conversation of an agent, with the informer that agents use.
@@ -561,7 +564,7 @@ TEST(Gateway, WatchEndsAtItsTimeoutWithABookmark) {
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
   auto http = cloud.transport("edge0");
-  const auto answer = ask(
+  const auto answer = send_request(
       *http, "GET",
       std::string(kEdgeNodes) +
           "?watch=1&allowWatchBookmarks=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dedge0");
@@ -582,7 +585,7 @@ TEST(Gateway, WatchTimeoutIsLimitedByTheGateway) {
   for (const char* timeout : {"", "&timeoutSeconds=3600", "&timeoutSeconds=0"}) {
     const std::string target =
         std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0" + timeout;
-    EXPECT_EQ(ask(*http, "GET", target).body, "");
+    EXPECT_EQ(send_request(*http, "GET", target).body, "");
   }
 }
 
@@ -591,13 +594,13 @@ TEST(Gateway, StoppedGatewayEndsWatches) {
   cloud.start_gateway();
   auto http = cloud.transport("edge0");
   std::jthread watching([&] {
-    const auto answer =
-        ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0");
+    const auto answer = send_request(
+        *http, "GET", std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0");
     EXPECT_EQ(answer.status, 200);
   });
   cloud.gateway().stop();
   watching.join();
-  EXPECT_EQ(ask(*http, "GET", "/readyz").status, 503);
+  EXPECT_EQ(send_request(*http, "GET", "/readyz").status, 503);
 }
 
 TEST(Gateway, RevocationEndsWatchesOfTheNode) {
@@ -631,31 +634,31 @@ TEST(Gateway, RevocationEndsWatchesOfTheNode) {
     while (piece.ok() && *piece) piece = watch.body->read();
     EXPECT_TRUE(piece.ok()) << piece.error();  // the gateway ended it, not the client's timeout
   }
-  EXPECT_EQ(ask(*clients[0], "GET", std::string(kEdgeNodes) + "/edge0").status, 403);
+  EXPECT_EQ(send_request(*clients[0], "GET", std::string(kEdgeNodes) + "/edge0").status, 403);
 }
 
 TEST(Gateway, EnrolmentsDoNotDelayNodes) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
-  std::binary_semaphore working(0), let_go(0);
+  std::binary_semaphore working(0), may_finish(0);
   Gateway::Options options;
   options.limits.upstream.threads = 1;
   options.limits.anonymous.threads = 1;
   options.enrolment = [&](const Context&, const net::Request&) {
     working.release();
-    let_go.acquire();
+    may_finish.acquire();
     return net::Response{.status = 418};
   };
   cloud.start_gateway(std::move(options));
-  std::jthread stranger([&] {
+  std::jthread anonymous([&] {
     auto http =
         cloud.transport(net::Peer{.address = "10.0.0.7:4711", .certificate_common_name = ""});
-    EXPECT_EQ(ask(*http, "POST", "/gateway/v1/enroll").status, 418);
+    EXPECT_EQ(send_request(*http, "POST", "/gateway/v1/enroll").status, 418);
   });
   EXPECT_TRUE(working.try_acquire_for(kTestPatience)) << "the stranger's request begins";
   auto node = cloud.transport("edge0");
-  EXPECT_EQ(ask(*node, "GET", std::string(kEdgeNodes) + "/edge0").status, 200);
-  let_go.release();
+  EXPECT_EQ(send_request(*node, "GET", std::string(kEdgeNodes) + "/edge0").status, 200);
+  may_finish.release();
 }
 
 TEST(Gateway, ConnectedConditionFromTheNodeIsIgnored) {
@@ -663,10 +666,11 @@ TEST(Gateway, ConnectedConditionFromTheNodeIsIgnored) {
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
   auto node = cloud.transport("edge0");
-  const auto answer = ask(*node, "PATCH", std::string(kEdgeNodes) + "/edge0/status",
-                          R"({"status": {"agentVersion": "7", "lastSeen": "2024-05-01T10:00:00Z",
+  const auto answer =
+      send_request(*node, "PATCH", std::string(kEdgeNodes) + "/edge0/status",
+                   R"({"status": {"agentVersion": "7", "lastSeen": "2024-05-01T10:00:00Z",
                                          "conditions": [{"type": "Connected", "status": "True", "reason": "Mine"}]}})",
-                          {{"Content-Type", "application/merge-patch+json"}});
+                   {{"Content-Type", "application/merge-patch+json"}});
   EXPECT_EQ(answer.status, 200) << answer.body;
   const Json status = cloud.edge_node("edge0")["status"];
   EXPECT_EQ(status["agentVersion"].as_string(), "7");
@@ -686,12 +690,12 @@ class Way final : public net::HttpClient {
       if (status_ > 0) instead = net::Response{.status = status_, .body = body_};
     }
     if (!instead) return to_.send(ctx, std::move(request));
-    auto somebody = net::loopback(net::inline_handler([&](const net::Request&) {
+    auto fake_server = net::loopback(net::inline_handler([&](const net::Request&) {
       return net::Response{.status = instead->status,
                            .headers = {{"Content-Type", "text/html"}},
                            .body = instead->body};
     }));
-    TRY(Answer answer, somebody->call(ctx, std::move(request)));
+    TRY(Answer answer, fake_server->call(ctx, std::move(request)));
     net::ClientResponse out;
     out.status = answer.status;
     out.headers = answer.headers;
@@ -731,7 +735,7 @@ TEST(Gateway, UpstreamFailureGives429Or5xx) {
   auto gateway = Gateway::create({.client = &client}).value();
   ASSERT_TRUE(eventually("the gateway is ready", [&] { return gateway->ready(); }));
   auto node = net::loopback(gateway->handler(), peer_of("edge0"));
-  const std::string mine = std::string(kEdgeNodes) + "/edge0";
+  const std::string own_object = std::string(kEdgeNodes) + "/edge0";
   struct Case {
     int status;
     const char* body;
@@ -751,19 +755,20 @@ TEST(Gateway, UpstreamFailureGives429Or5xx) {
     way.answers(one.status, one.body);
     for (const char* method : {"GET", "PATCH"}) {
       const bool patch = method == std::string("PATCH");
-      const auto answer = ask(*node, method, mine + (patch ? "/status" : ""),
-                              patch ? R"({"status": {"agentVersion": "9"}})" : "",
-                              {{"Content-Type", "application/merge-patch+json"}});
+      const auto answer = send_request(*node, method, own_object + (patch ? "/status" : ""),
+                                       patch ? R"({"status": {"agentVersion": "9"}})" : "",
+                                       {{"Content-Type", "application/merge-patch+json"}});
       EXPECT_TRUE(answer.status == 429 || answer.status / 100 == 5)
           << method << " " << answer.status << " " << answer.body;
     }
     // Lists from memory still work.
     EXPECT_EQ(
-        ask(*node, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dedge0").status,
+        send_request(*node, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dedge0")
+            .status,
         200);
   }
   way.answers(0, "");
-  EXPECT_EQ(ask(*node, "GET", mine).status, 200);
+  EXPECT_EQ(send_request(*node, "GET", own_object).status, 200);
   gateway->stop();
 }
 
@@ -780,7 +785,7 @@ TEST(Gateway, OnePodListServesAllNodes) {
         "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge" + std::to_string(i % 2);
     net::HttpClient::Answer answer;
     ASSERT_TRUE(eventually("the pods are read", [&] {
-      answer = ask(*http, "GET", target);
+      answer = send_request(*http, "GET", target);
       return answer.status != 503;
     }));
     const Json list = codec::parse_json(answer.body).value();
@@ -798,9 +803,9 @@ TEST(Gateway, OnePodListServesAllNodes) {
 
 TEST(Gateway, NodeStaysConnectedAcrossShortWatchGaps) {
   Cloud cloud;
-  Heard heard;
+  RecordingSessions recorded;
   Gateway::Options options;
-  options.sessions = &heard;
+  options.sessions = &recorded;
   options.limits.session_linger = std::chrono::hours(1);
   cloud.start_gateway(std::move(options));
   auto http = cloud.transport("edge0");
@@ -812,14 +817,14 @@ TEST(Gateway, NodeStaysConnectedAcrossShortWatchGaps) {
     ASSERT_TRUE(watch.ok());
     EXPECT_EQ(watch->status, 200);
   }
-  EXPECT_EQ(heard.reported(1), "+edge0");
+  EXPECT_EQ(recorded.reported(1), "+edge0");
 }
 
 TEST(Gateway, SessionClosesWhenNodeHasNoWatch) {
   Cloud cloud;
-  Heard heard;
+  RecordingSessions recorded;
   Gateway::Options options;
-  options.sessions = &heard;
+  options.sessions = &recorded;
   options.limits.session_linger = std::chrono::milliseconds(1);
   cloud.start_gateway(std::move(options));
   for (const std::string node : {"edge0", "edge1"}) {
@@ -830,9 +835,9 @@ TEST(Gateway, SessionClosesWhenNodeHasNoWatch) {
     ASSERT_TRUE(watch.ok());
     EXPECT_EQ(watch->status, 200);
     watch->body.reset();
-    heard.reported(node == "edge0" ? 2 : 4);
+    recorded.reported(node == "edge0" ? 2 : 4);
   }
-  EXPECT_EQ(heard.reported(4), "+edge0 -edge0 +edge1 -edge1");
+  EXPECT_EQ(recorded.reported(4), "+edge0 -edge0 +edge1 -edge1");
 }
 
 TEST(Gateway, WatchesPerNodeAreLimited) {

@@ -13,7 +13,7 @@ using codec::Json;
 
 constexpr const char* kToken = "token";
 constexpr const char* kRevoked = "revoked";
-constexpr std::chrono::seconds kLookPeriod{5};
+constexpr std::chrono::seconds kCheckPeriod{5};
 constexpr int kSecretAttempts = 8;  // if other writers change the Secret
 
 std::string decoded_text(const Json& secret, const char* key) {
@@ -74,45 +74,45 @@ Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx
   return read(*found, secret);
 }
 
-Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& client,
-                                    const meta::ObjectKey& secret, const std::string& ca_sha256,
-                                    Rng& rng) {
+Result<TokenChange> ensure_shared_join_token(const Context& ctx, const kube::Client& client,
+                                             const meta::ObjectKey& secret,
+                                             const std::string& ca_sha256, Rng& rng) {
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Json> present, client.find(ctx, secrets(), secret));
     if (present) {
       // A revocation outlasts a change of the authority and the removal of the token.
-      if (join_token_is_revoked(*present)) return Kept::kAsItWas;
+      if (join_token_is_revoked(*present)) return TokenChange::kUnchanged;
       TRY(const std::optional<SharedJoinToken> shared, read(*present, secret));
-      if (shared && shared->token.ca_sha256 == ca_sha256) return Kept::kAsItWas;
+      if (shared && shared->token.ca_sha256 == ca_sha256) return TokenChange::kUnchanged;
     }
-    const bool there = present.has_value();
+    const bool exists = present.has_value();
     const Json wanted = with_token(std::move(present), secret, JoinToken::make(ca_sha256, rng));
     const auto written =
-        there ? client.update(ctx, secrets(), wanted) : client.create(ctx, secrets(), wanted);
-    if (written.ok()) return Kept::kMade;
-    const bool gone = there && written.error().code() == Code::kNotFound;
-    if ((!changed_meanwhile(written.error()) && !gone) || attempt == kSecretAttempts)
+        exists ? client.update(ctx, secrets(), wanted) : client.create(ctx, secrets(), wanted);
+    if (written.ok()) return TokenChange::kCreated;
+    const bool removed_meanwhile = exists && written.error().code() == Code::kNotFound;
+    if ((!changed_meanwhile(written.error()) && !removed_meanwhile) || attempt == kSecretAttempts)
       return written.error();
   }
 }
 
 void run_join_secret(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
                      const std::string& ca_sha256, Rng& rng) {
-  std::string said;
+  std::string last_error;
   while (!ctx.done()) {
-    const auto kept = keep_shared_join_token(ctx.with_timeout(std::chrono::seconds(30)), client,
-                                             secret, ca_sha256, rng);
+    const auto ensured = ensure_shared_join_token(ctx.with_timeout(std::chrono::seconds(30)),
+                                                  client, secret, ca_sha256, rng);
     if (ctx.done()) return;
-    if (kept.ok()) {
-      if (*kept == Kept::kMade)
+    if (ensured.ok()) {
+      if (*ensured == TokenChange::kCreated)
         log::info("made the join token that agents share", {{"secret_name", secret.str()}});
-      said.clear();
-    } else if (kept.error().message() != said) {
-      said = kept.error().message();
+      last_error.clear();
+    } else if (ensured.error().message() != last_error) {
+      last_error = ensured.error().message();
       log::warn("cannot keep the join token that agents share; retrying",
-                {{"secret_name", secret.str()}, {"error", kept.error()}});
+                {{"secret_name", secret.str()}, {"error", ensured.error()}});
     }
-    if (!ctx.sleep_for(kLookPeriod).ok()) return;
+    if (!ctx.sleep_for(kCheckPeriod).ok()) return;
   }
 }
 
@@ -169,11 +169,11 @@ Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client,
   // all agents' Pods for each agent.
   options.resource_version = "0";
   TRY(const kube::List pods, client.list(ctx, meta::core::pods(), options));
-  const bool there = std::any_of(pods.items.begin(), pods.items.end(),
-                                 [&](const Json& pod) { return is_agent_of(pod, node); });
-  return there ? std::string()
-               : "no Pod of the agents' DaemonSet in namespace " + ns + " (labels " +
-                     std::string(kAgentLabels) + ") is on node \"" + node + "\"";
+  const bool has_agent = std::any_of(pods.items.begin(), pods.items.end(),
+                                     [&](const Json& pod) { return is_agent_of(pod, node); });
+  return has_agent ? std::string()
+                   : "no Pod of the agents' DaemonSet in namespace " + ns + " (labels " +
+                         std::string(kAgentLabels) + ") is on node \"" + node + "\"";
 }
 
 }  // namespace varda::gateway

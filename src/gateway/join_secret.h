@@ -34,15 +34,15 @@ struct SharedJoinToken {
 Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx,
                                                               const kube::Client& client,
                                                               const meta::ObjectKey& secret);
-enum class Kept { kAsItWas, kMade };
+enum class TokenChange { kUnchanged, kCreated };
 /// Makes the Secret if it is missing, and the token if it is missing or names another authority. If
 /// two gateways race, the second takes the token of the first. A revoked token stays. kCorrupt: the
 /// key holds no join token and stays as it is. kNotFound: the namespace is missing.
-Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& client,
-                                    const meta::ObjectKey& secret, const std::string& ca_sha256,
-                                    Rng& rng);
-/// Calls keep_shared_join_token() every few seconds until the context is done: an administrator may
-/// delete the Secret to get another token. An error is logged once until it changes.
+Result<TokenChange> ensure_shared_join_token(const Context& ctx, const kube::Client& client,
+                                             const meta::ObjectKey& secret,
+                                             const std::string& ca_sha256, Rng& rng);
+/// Calls ensure_shared_join_token() every few seconds until the context is done: an administrator
+/// may delete the Secret to get another token. An error is logged once until it changes.
 void run_join_secret(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
                      const std::string& ca_sha256, Rng& rng);
 

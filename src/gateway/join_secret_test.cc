@@ -85,15 +85,16 @@ class Cluster {
   }
   /// {node, and differences from a running agent of a DaemonSet: namespace, label, owner, phase,
   /// deleting}
-  void add_pod(const Json& said) {
+  void add_pod(const Json& differences) {
     const meta::Resource pods{"", "v1", "Pod", "pods", true};
-    const std::string ns = said["namespace"].string_or(kSecret.ns),
-                      owner = said["owner"].string_or("DaemonSet");
-    Json metadata = Json::object({{"name", "agent-" + said["node"].as_string()},
-                                  {"namespace", ns},
-                                  {"labels", Json::object({{"app.kubernetes.io/name", "varda"},
-                                                           {"app.kubernetes.io/component",
-                                                            said["label"].string_or("agent")}})}});
+    const std::string ns = differences["namespace"].string_or(kSecret.ns),
+                      owner = differences["owner"].string_or("DaemonSet");
+    Json metadata =
+        Json::object({{"name", "agent-" + differences["node"].as_string()},
+                      {"namespace", ns},
+                      {"labels", Json::object({{"app.kubernetes.io/name", "varda"},
+                                               {"app.kubernetes.io/component",
+                                                differences["label"].string_or("agent")}})}});
     if (!owner.empty()) {
       Json reference = Json::object({{"apiVersion", "apps/v1"},
                                      {"kind", owner},
@@ -102,24 +103,24 @@ class Cluster {
                                      {"controller", true}});
       metadata.set("ownerReferences", Json::array({std::move(reference)}));
     }
-    if (said["deleting"].as_bool())
+    if (differences["deleting"].as_bool())
       metadata.set("finalizers", Json::array({"example.com/keeps-it"}));
     const Json container = Json::object({{"name", "agent"}, {"image", "varda"}});
     const meta::ObjectKey key{ns, metadata["name"].as_string()};
     create(pods,
            Json::object({{"metadata", std::move(metadata)},
-                         {"spec", Json::object({{"nodeName", said["node"].as_string()},
+                         {"spec", Json::object({{"nodeName", differences["node"].as_string()},
                                                 {"containers", Json::array({container})}})}}));
-    const Json status =
-        Json::object({{"status", Json::object({{"phase", said["phase"].string_or("Running")}})}});
+    const Json status = Json::object(
+        {{"status", Json::object({{"phase", differences["phase"].string_or("Running")}})}});
     const auto reported = client_.patch(ctx_, pods, key, kube::PatchType::kMerge, status, "status");
     ASSERT_TRUE(reported.ok()) << reported.error();
-    if (!said["deleting"].as_bool()) return;
+    if (!differences["deleting"].as_bool()) return;
     ASSERT_TRUE(client_.remove(ctx_, pods, key).ok());
     ASSERT_TRUE(client_.get(ctx_, pods, key)->at("metadata").contains("deletionTimestamp"));
   }
-  Result<Kept> keep() {
-    return keep_shared_join_token(ctx_, client_, kSecret, authority_.ca_sha256(), *rng_);
+  Result<TokenChange> ensure() {
+    return ensure_shared_join_token(ctx_, client_, kSecret, authority_.ca_sha256(), *rng_);
   }
   /// The token as an agent reads it in its volume.
   std::string token() {
@@ -144,7 +145,7 @@ class Cluster {
   metrics::Registry registry_;
 };
 
-net::Response ask(Enrolment& enrolment, std::string path, const Json& body, net::Peer peer) {
+net::Response send(Enrolment& enrolment, std::string path, const Json& body, net::Peer peer) {
   net::Request request;
   request.method = "POST";
   request.target = std::move(path);
@@ -165,7 +166,7 @@ TEST(SharedJoinToken, EnrolmentsMatchTheAgentCases) {
     Cluster cluster;
     for (const Json& node : one["nodes"].as_array()) cluster.add_node(node.as_string());
     for (const Json& pod : one["pods"].as_array()) cluster.add_pod(pod);
-    ASSERT_EQ(cluster.keep().value(), Kept::kMade);
+    ASSERT_EQ(cluster.ensure().value(), TokenChange::kCreated);
     Enrolment enrolment(cluster.client_, cluster.authority_, cluster.options());
     std::string token = cluster.token();
     for (const Json& step : one["steps"].as_array()) {
@@ -186,7 +187,7 @@ TEST(SharedJoinToken, EnrolmentsMatchTheAgentCases) {
       } else if (step.contains("delete")) {
         ASSERT_TRUE(cluster.client_.remove(cluster.ctx_, secrets(), kSecret).ok());
       } else if (step.contains("keep")) {
-        ASSERT_TRUE(cluster.keep().ok());
+        ASSERT_TRUE(cluster.ensure().ok());
       } else if (step.contains("reread")) {
         token = cluster.token();
       } else if (step.contains("overwrite")) {
@@ -195,9 +196,9 @@ TEST(SharedJoinToken, EnrolmentsMatchTheAgentCases) {
         ASSERT_TRUE(
             cluster.client_.patch(cluster.ctx_, secrets(), kSecret, kube::PatchType::kMerge, patch)
                 .ok());
-      } else if (step.contains("shut_out")) {
+      } else if (step.contains("revoke_node")) {
         Json metadata =
-            Json::object({{"name", step["shut_out"].as_string()},
+            Json::object({{"name", step["revoke_node"].as_string()},
                           {"annotations", Json::object({{"edgeai.io/revoked", "true"}})}});
         cluster.create(api::EdgeNode::resource(),
                        Json::object({{"metadata", std::move(metadata)}, {"spec", Json::object()}}));
@@ -206,29 +207,29 @@ TEST(SharedJoinToken, EnrolmentsMatchTheAgentCases) {
         const std::string request = renews ? "renew" : "enroll";
         const Json& node = renews ? step["renew"] : step["enrol"];
         metrics::Counter& counter = cluster.registry_.counter(
-            "varda_gateway_enrolments_total", "Requests for certificates by what came of them.",
+            "varda_gateway_enrolments_total", "Certificate requests by request and outcome.",
             {{"request", request}, {"outcome", step["outcome"].as_string()}});
         const auto before = counter.value();
         net::Response response;
         if (renews) {
-          response = ask(enrolment, "/gateway/v1/renew",
-                         Json::object({{"csr", csr(step["key"].as_string())}}),
-                         {.address = "10.0.0.7:4000",
-                          .certificate_common_name = node.as_string(),
-                          .certificate_organizations = {"system:nodes"},
-                          .certificate_not_after = std::chrono::system_clock::now() + 1h});
+          response = send(enrolment, "/gateway/v1/renew",
+                          Json::object({{"csr", csr(step["key"].as_string())}}),
+                          {.address = "10.0.0.7:4000",
+                           .certificate_common_name = node.as_string(),
+                           .certificate_organizations = {"system:nodes"},
+                           .certificate_not_after = std::chrono::system_clock::now() + 1h});
         } else {
           const std::string& which = step["token"].as_string();
           std::string text = which == "own" ? cluster.own_token(node.as_string()) : token;
           if (which == "wrong") text[30] = text[30] == '0' ? '1' : '0';
           Json body = Json::object({{"token", text}, {"csr", csr(step["key"].as_string())}});
           if (!node.is_null()) body.set("node", node);
-          response = ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:4000"});
+          response = send(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:4000"});
         }
         EXPECT_EQ(counter.value(), before + 1) << response.body;
         const Json answer = codec::parse_json(response.body).value();
-        const std::string& said = answer["message"].as_string();
-        EXPECT_NE(said.find(step["says"].string_or("")), std::string::npos) << said;
+        const std::string& message = answer["message"].as_string();
+        EXPECT_NE(message.find(step["says"].string_or("")), std::string::npos) << message;
         if (step["outcome"].as_string() != "ok") {
           EXPECT_EQ(response.status, step["outcome"].as_string() == "invalid" ? 400 : 403);
           continue;
@@ -246,7 +247,7 @@ TEST(SharedJoinToken, ConcurrentKeysAtTwoGatewaysAdmitOne) {
   Cluster cluster;
   cluster.add_node("line7");
   cluster.add_pod(Json::object({{"node", "line7"}}));
-  ASSERT_TRUE(cluster.keep().ok());
+  ASSERT_TRUE(cluster.ensure().ok());
   const std::string token = cluster.token();
   Enrolment::Options options = cluster.options();
   options.failures_in_a_row = 100;
@@ -262,7 +263,7 @@ TEST(SharedJoinToken, ConcurrentKeysAtTwoGatewaysAdmitOne) {
         threads.emplace_back([&, i] {
           const Json body = Json::object({{"token", token}, {"csr", csrs[i]}, {"node", "line7"}});
           status[i] =
-              ask(i % 2 == 0 ? one : other, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"})
+              send(i % 2 == 0 ? one : other, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"})
                   .status;
         });
       }
@@ -279,12 +280,12 @@ TEST(SharedJoinToken, RefusedNodeDoesNotThrottleOthersAtItsAddress) {
     cluster.add_node(node);
     cluster.add_pod(Json::object({{"node", node}}));
   }
-  ASSERT_TRUE(cluster.keep().ok());
+  ASSERT_TRUE(cluster.ensure().ok());
   Enrolment enrolment(cluster.client_, cluster.authority_, cluster.options());
   const auto enrol = [&](const std::string& node, const std::string& key) {
     const Json body = Json::object(
         {{"token", cluster.token()}, {"csr", *net::make_csr(key, node)}, {"node", node}});
-    return ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.9:1"}).status;
+    return send(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.9:1"}).status;
   };
   const std::string key = *net::make_key(), other = *net::make_key();
   ASSERT_EQ(enrol("line7", other), 200);
@@ -302,16 +303,16 @@ TEST(SharedJoinToken, ConcurrentGatewaysCreateOneToken) {
     std::vector<std::jthread> threads;
     for (auto& rng : rngs) {
       threads.emplace_back([&] {
-        const auto kept = keep_shared_join_token(cluster.ctx_, cluster.client_, kSecret,
-                                                 cluster.authority_.ca_sha256(), *rng);
-        ASSERT_TRUE(kept.ok()) << kept.error();
-        made += *kept == Kept::kMade ? 1 : 0;
+        const auto ensured = ensure_shared_join_token(cluster.ctx_, cluster.client_, kSecret,
+                                                      cluster.authority_.ca_sha256(), *rng);
+        ASSERT_TRUE(ensured.ok()) << ensured.error();
+        made += *ensured == TokenChange::kCreated ? 1 : 0;
       });
     }
   }
   EXPECT_EQ(made, 1);
   const std::string token = cluster.token();
-  EXPECT_EQ(cluster.keep().value(), Kept::kAsItWas);
+  EXPECT_EQ(cluster.ensure().value(), TokenChange::kUnchanged);
   EXPECT_EQ(cluster.token(), token);
 }
 
@@ -321,12 +322,12 @@ TEST(SharedJoinToken, NewAuthorityGetsNewTokenInExistingSecret) {
       secrets(),
       Json::object({{"metadata", Json::object({{"name", kSecret.name}, {"namespace", kSecret.ns}})},
                     {"data", Json::object({{"note", codec::base64("mine")}})}}));
-  ASSERT_EQ(cluster.keep().value(), Kept::kMade);
+  ASSERT_EQ(cluster.ensure().value(), TokenChange::kCreated);
   const std::string before = cluster.token();
   const std::string ca(64, 'a');
   ASSERT_EQ(
-      keep_shared_join_token(cluster.ctx_, cluster.client_, kSecret, ca, *cluster.rng_).value(),
-      Kept::kMade);
+      ensure_shared_join_token(cluster.ctx_, cluster.client_, kSecret, ca, *cluster.rng_).value(),
+      TokenChange::kCreated);
   const JoinToken now = *JoinToken::parse(cluster.token());
   EXPECT_EQ(now.ca_sha256, ca);
   EXPECT_NE(now.secret, JoinToken::parse(before)->secret);
@@ -336,24 +337,24 @@ TEST(SharedJoinToken, NewAuthorityGetsNewTokenInExistingSecret) {
 
 TEST(SharedJoinToken, ForeignTokenIsNotReplaced) {
   Cluster cluster;
-  const std::string theirs = codec::base64("a token of something else");
+  const std::string foreign_token = codec::base64("a token of something else");
   cluster.create(
       secrets(),
       Json::object({{"metadata", Json::object({{"name", kSecret.name}, {"namespace", kSecret.ns}})},
-                    {"data", Json::object({{"token", theirs}})}}));
-  const auto kept = cluster.keep();
-  ASSERT_FALSE(kept.ok());
-  EXPECT_EQ(kept.error().code(), Code::kCorrupt);
-  EXPECT_EQ(kept.error().message().find("a token of"), std::string::npos);
+                    {"data", Json::object({{"token", foreign_token}})}}));
+  const auto ensured = cluster.ensure();
+  ASSERT_FALSE(ensured.ok());
+  EXPECT_EQ(ensured.error().code(), Code::kCorrupt);
+  EXPECT_EQ(ensured.error().message().find("a token of"), std::string::npos);
   EXPECT_EQ(cluster.client_.get(cluster.ctx_, secrets(), kSecret)->at("data/token").as_string(),
-            theirs);
+            foreign_token);
 }
 
 TEST(SharedJoinToken, NodeKeySecretOfAnotherTypeIsNotUsed) {
   Cluster cluster;
   cluster.add_node("line7");
   cluster.add_pod(Json::object({{"node", "line7"}}));
-  ASSERT_TRUE(cluster.keep().ok());
+  ASSERT_TRUE(cluster.ensure().ok());
   cluster.create(secrets(),
                  Json::object({{"metadata", Json::object({{"name", "node-key-line7"},
                                                           {"namespace", "varda-system"}})}}));
@@ -361,14 +362,14 @@ TEST(SharedJoinToken, NodeKeySecretOfAnotherTypeIsNotUsed) {
   const Json body = Json::object({{"token", cluster.token()},
                                   {"csr", *net::make_csr(*net::make_key(), "line7")},
                                   {"node", "line7"}});
-  EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status, 503);
+  EXPECT_EQ(send(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status, 503);
 }
 
 TEST(SharedJoinToken, AnyTextButFalseOrBlankRevokesEvenWithoutToken) {
   Cluster cluster;
   cluster.add_node("line7");
   cluster.add_pod(Json::object({{"node", "line7"}}));
-  ASSERT_TRUE(cluster.keep().ok());
+  ASSERT_TRUE(cluster.ensure().ok());
   const std::string token = cluster.token();
   Enrolment::Options options = cluster.options();
   options.failures_in_a_row = 100;
@@ -390,21 +391,21 @@ TEST(SharedJoinToken, AnyTextButFalseOrBlankRevokesEvenWithoutToken) {
     set("revoked", codec::base64(text));
     EXPECT_EQ(find_shared_join_token(cluster.ctx_, cluster.client_, kSecret).value()->revoked,
               revoked);
-    EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status,
+    EXPECT_EQ(send(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status,
               revoked ? 403 : 200);
   }
   // A revoked Secret stays revoked without its token, or with another text in its place. Without
   // the mark there is another token.
   set("revoked", codec::base64("true\n"));
-  for (const Json& gone : {Json(codec::base64("nonsense")), Json("")}) {
-    set("token", gone);
-    EXPECT_EQ(cluster.keep().value(), Kept::kAsItWas);
+  for (const Json& invalid : {Json(codec::base64("nonsense")), Json("")}) {
+    set("token", invalid);
+    EXPECT_EQ(cluster.ensure().value(), TokenChange::kUnchanged);
   }
   set("token", nullptr);
-  EXPECT_EQ(cluster.keep().value(), Kept::kAsItWas);
+  EXPECT_EQ(cluster.ensure().value(), TokenChange::kUnchanged);
   EXPECT_EQ(cluster.token(), "");
   set("revoked", nullptr);
-  EXPECT_EQ(cluster.keep().value(), Kept::kMade);
+  EXPECT_EQ(cluster.ensure().value(), TokenChange::kCreated);
   EXPECT_NE(cluster.token(), "");
 }
 
@@ -412,7 +413,7 @@ TEST(SharedJoinToken, UnreadableSharedTokenDoesNotBlockOwnToken) {
   Cluster cluster;
   cluster.add_node("line7");
   cluster.add_pod(Json::object({{"node", "line7"}}));
-  ASSERT_TRUE(cluster.keep().ok());
+  ASSERT_TRUE(cluster.ensure().ok());
   // Simulates a gateway without the right to get that Secret.
   const auto transport = net::loopback(net::inline_handler([&](const net::Request& request) {
     if (request.path() == "/api/v1/namespaces/varda-edge/secrets/varda-agent-join") {
@@ -434,7 +435,7 @@ TEST(SharedJoinToken, UnreadableSharedTokenDoesNotBlockOwnToken) {
   const auto enrol = [&](const std::string& token) {
     const Json body = Json::object(
         {{"token", token}, {"csr", *net::make_csr(*net::make_key(), "line7")}, {"node", "line7"}});
-    return ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"});
+    return send(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"});
   };
   EXPECT_EQ(enrol(cluster.token()).status, 503);
   const net::Response own = enrol(cluster.own_token("line7"));
@@ -445,7 +446,7 @@ TEST(SharedJoinToken, KeeperCreatesTokenAndStopsOnRequest) {
   Cluster cluster;
   std::stop_source stop;
   std::atomic<bool> ended{false};
-  const std::jthread keeper([&] {
+  const std::jthread runner([&] {
     run_join_secret(Context(stop.get_token()), cluster.client_, kSecret,
                     cluster.authority_.ca_sha256(), *cluster.rng_);
     ended = true;

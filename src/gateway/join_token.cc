@@ -29,8 +29,8 @@ bool is_hex(std::string_view text, std::size_t digits) {
 std::string random_hex(Rng& rng, std::size_t digits) {
   std::string out;
   while (out.size() < digits) {
-    const std::uint64_t word = rng.next();
-    out += codec::hex(std::string_view(reinterpret_cast<const char*>(&word), sizeof(word)));
+    const std::uint64_t bits = rng.next();
+    out += codec::hex(std::string_view(reinterpret_cast<const char*>(&bits), sizeof(bits)));
   }
   out.resize(digits);
   return out;
@@ -212,11 +212,12 @@ Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& clie
   }
   if (wanted.node.size() > kNodeNameBytesMax) {
     return Error(Code::kInvalid, "node \"" + wanted.node +
-                                     "\": a certificate has no room for a name of more than " +
+                                     "\": the common name of a certificate has at most " +
                                      std::to_string(kNodeNameBytesMax) + " characters");
   }
   if (wanted.node == kGatewayName) {
-    return Error(Code::kInvalid, "node \"" + wanted.node + "\": so the gateways are called");
+    return Error(Code::kInvalid,
+                 "node \"" + wanted.node + "\": this name is reserved for gateways");
   }
   if (wanted.networks.size() > kJoinNetworksMax) {
     return Error(Code::kInvalid,

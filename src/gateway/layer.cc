@@ -44,12 +44,13 @@ std::optional<Layer> parse_layer(std::string_view text) {
 }
 
 Result<Json> placed(Json node, Layer layer) {
-  const Json& given = std::as_const(node).at("metadata/labels");
-  if (const Json* const said = given.find(kLayerLabel);
-      said != nullptr && said->as_string() != to_string(layer)) {
+  const Json& existing_labels = std::as_const(node).at("metadata/labels");
+  if (const Json* const existing_layer = existing_labels.find(kLayerLabel);
+      existing_layer != nullptr && existing_layer->as_string() != to_string(layer)) {
     return contradiction(kLayerLabel, layer);
   }
-  if (layer == Layer::kCloud && given.contains(kEdgeRole)) return contradiction(kEdgeRole, layer);
+  if (layer == Layer::kCloud && existing_labels.contains(kEdgeRole))
+    return contradiction(kEdgeRole, layer);
   Json& labels = node.make("metadata/labels");
   labels.set(kLayerLabel, to_string(layer));
   if (layer == Layer::kCloud) return node;
@@ -61,13 +62,13 @@ Result<Json> placed(Json node, Layer layer) {
 std::optional<Json> placement_patch(const Json& node, Layer layer) {
   const Json& labels = node.at("metadata/labels");
   const auto& taints = node.at("spec/taints").as_array();
-  const auto said = parse_layer(labels[kLayerLabel].as_string());
+  const auto labelled = parse_layer(labels[kLayerLabel].as_string());
   const bool role = labels.contains(kEdgeRole);
   Json wanted_labels = Json::object();
   Json wanted_taints = Json::array();
   if (layer == Layer::kCloud) {
     if (role) wanted_labels.set(kEdgeRole, nullptr);
-    if (said != layer) wanted_labels.set(kLayerLabel, to_string(layer));
+    if (labelled != layer) wanted_labels.set(kLayerLabel, to_string(layer));
     // A former edge node loses the taint of the role. Without the role the taint is an
     // administrator's, and stays.
     for (const Json& taint : taints) {
@@ -75,7 +76,7 @@ std::optional<Json> placement_patch(const Json& node, Layer layer) {
     }
   } else {
     if (!role) wanted_labels.set(kEdgeRole, "");
-    if (!said || *said == Layer::kCloud) wanted_labels.set(kLayerLabel, to_string(layer));
+    if (!labelled || *labelled == Layer::kCloud) wanted_labels.set(kLayerLabel, to_string(layer));
     for (const Json& taint : taints) wanted_taints.push_back(taint);
     if (std::none_of(taints.begin(), taints.end(), is_edge_taint))
       wanted_taints.push_back(edge_taint());

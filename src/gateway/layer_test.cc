@@ -19,7 +19,7 @@ TEST(Layer, LayerNamesSurviveRoundTrip) {
 TEST(Layer, ANewNodeGetsTheLabelsAndTheTaintOfItsLayer) {
   const struct {
     Layer layer;
-    const char *given, *wanted;
+    const char *input, *wanted;
   } cases[] = {
       {Layer::kEdge, "{metadata: {name: a}, spec: {}}",
        "{metadata: {name: a, labels: {edgeai.io/layer: edge, node-role.kubernetes.io/edge: ''}},"
@@ -37,7 +37,7 @@ TEST(Layer, ANewNodeGetsTheLabelsAndTheTaintOfItsLayer) {
        "{metadata: {labels: {edgeai.io/layer: cloud}}, spec: {}}"},
   };
   for (const auto& one : cases) {
-    const auto node = placed(yaml(one.given), one.layer);
+    const auto node = placed(yaml(one.input), one.layer);
     ASSERT_TRUE(node.ok()) << node.error();
     EXPECT_EQ(*node, yaml(one.wanted)) << codec::write_yaml(*node);
   }

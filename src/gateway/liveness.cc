@@ -39,23 +39,23 @@ std::optional<Json> connected_patch(const Json& edge_node, bool connected, WallT
   const std::string reason = connected ? "AgentConnected" : "AgentDisconnected";
   Json conditions = edge_node.at("status/conditions");
   if (!conditions.is_array()) conditions = Json::array();
-  Json* mine = nullptr;
+  Json* own_condition = nullptr;
   for (Json& condition : conditions.array_items()) {
-    if (std::as_const(condition)["type"].as_string() == "Connected") mine = &condition;
+    if (std::as_const(condition)["type"].as_string() == "Connected") own_condition = &condition;
   }
   std::string before;
-  if (mine) {
-    before = std::as_const(*mine)["status"].as_string();
-    if (before == wanted && std::as_const(*mine)["reason"].as_string() == reason)
+  if (own_condition) {
+    before = std::as_const(*own_condition)["status"].as_string();
+    if (before == wanted && std::as_const(*own_condition)["reason"].as_string() == reason)
       return std::nullopt;
   } else {
     conditions.push_back(Json::object({{"type", "Connected"}}));
-    mine = &conditions.array_items().back();
+    own_condition = &conditions.array_items().back();
   }
-  if (before != wanted) mine->set("lastTransitionTime", meta::format_time(now));
-  mine->set("status", wanted);
-  mine->set("reason", reason);
-  mine->set(
+  if (before != wanted) own_condition->set("lastTransitionTime", meta::format_time(now));
+  own_condition->set("status", wanted);
+  own_condition->set("reason", reason);
+  own_condition->set(
       "message",
       connected
           ? "the node's agent is connected"
@@ -97,7 +97,7 @@ void Liveness::set(const std::string& name, bool connected) {
   Node& node = nodes_[name];
   node.seen = true;
   node.connected = connected;
-  node.call_it_cut = !connected;
+  node.disconnection_unreported = !connected;
   node.reported_connected = false;
   node.since = std::chrono::steady_clock::now();
   schedule(name, node, node.since);
@@ -109,7 +109,7 @@ void Liveness::changed(const runtime::Change& change) {
   if (!change.now && !nodes_.contains(name)) return;
   Node& node = nodes_[name];
   if (!node.object || !change.now || node.object->metadata.uid != change.now->metadata.uid) {
-    node.call_it_cut = true;  // this process has reported nothing for this object
+    node.disconnection_unreported = true;  // this process has reported nothing for this object
     node.reported_connected = false;
   }
   node.object = change.now;
@@ -170,13 +170,13 @@ void Liveness::run(const std::stop_token& stop) {
       node.again = false;
       before = node;
     }
-    const auto [next, said, written] = step(Context(stop), name, before);
+    const auto [next, is_current, written] = step(Context(stop), name, before);
     MutexLock lock(mutex_);
     Node& node = nodes_[name];
     node.working = false;
-    if (said && node.object == before.object && node.connected == before.connected &&
+    if (is_current && node.object == before.object && node.connected == before.connected &&
         node.since == before.since) {
-      node.call_it_cut = false;
+      node.disconnection_unreported = false;
       node.reported_connected = node.connected;
     }
     // Used before the watch delivers it: a step meanwhile must not decide by the older object.
@@ -198,11 +198,8 @@ void Liveness::warn_of_another(const std::string& node) {
     if (warned_ && now < *warned_ + kWarnPeriod) return;
     warned_ = now;
   }
-  log::warn(
-      "another gateway reported a node as cut off that is connected here; with more than one "
-      "gateway a node that changes "
-      "gateways reads as cut off for a moment",
-      {{"node", node}});
+  log::warn("another gateway reports a node of this gateway as disconnected, correcting it",
+            {{"node", node}});
 }
 
 Liveness::Outcome Liveness::step(const Context& ctx, const std::string& name, const Node& node) {
@@ -213,17 +210,17 @@ Liveness::Outcome Liveness::step(const Context& ctx, const std::string& name, co
   const Json object = node.object->json();
   const std::string status = connected_status(object);
   // Another gateway has the node, and will report when the node leaves it.
-  if (!node.connected && !node.call_it_cut && status == "True") return {};
+  if (!node.connected && !node.disconnection_unreported && status == "True") return {};
   if (node.connected && node.reported_connected && !status.empty() && status != "True")
     warn_of_another(name);
   const SteadyTime since = node.seen ? node.since : started_;
   const WallTime wall = clock_.wall();
   const WallTime seen = wall - std::chrono::duration_cast<WallTime::duration>(now - since);
   const auto patch = connected_patch(object, node.connected, seen, wall);
-  if (!patch) return {.said = true};
+  if (!patch) return {.is_current = true};
   const auto written = client_.patch(ctx, api::EdgeNode::resource(), {"", name},
                                      kube::PatchType::kMerge, *patch, "status");
-  if (written.ok()) return {.said = true, .written = stored(*written)};
+  if (written.ok()) return {.is_current = true, .written = stored(*written)};
   if (ctx.done()) return {};
   // After a conflict the watch delivers the newer object, which schedules the next step at once.
   const Code code = written.error().code();

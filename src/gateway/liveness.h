@@ -28,17 +28,17 @@ std::optional<codec::Json> connected_patch(const codec::Json& edge_node, bool co
 /// Writes transitions only. Thread-safe.
 ///
 /// Several gateways may serve one API server. A gateway with a watch of a node writes
-/// Connected=True whenever the object lacks it. A gateway writes a cut only once: after the node's
-/// last watch there ended, and after its own start. So gateways stop contradicting each other. A
-/// node with a watch at any gateway ends as connected, and a node without any watch as cut off.
-/// Gateways do not share sessions. So a node that changes gateways, or a gateway's start, may
-/// briefly read as a cut.
+/// Connected=True whenever the object lacks it. A gateway writes a disconnection only once: after
+/// the node's last watch there ended, and after the gateway's start. So gateways stop contradicting
+/// each other. A node with a watch at any gateway becomes Connected, a node without any watch
+/// disconnected. Gateways do not share sessions. So a node may briefly show as disconnected while
+/// the node changes gateways, or after a gateway's start.
 class Liveness final : public Sessions {
  public:
   struct Options {
     std::size_t threads = 4;
     /// Nodes reconnect one by one after the start. Until this time has passed, nodes that this
-    /// process has not seen are not reported as cut off.
+    /// process has not seen are not reported as disconnected.
     std::chrono::milliseconds start_grace{30'000};
     std::chrono::milliseconds retry{1000};
     const Clock* clock = nullptr;  // for written times; null: the machine's
@@ -60,10 +60,10 @@ class Liveness final : public Sessions {
   struct Node {
     bool seen = false;  // this process had a watch of the node: `connected` is the truth
     bool connected = false;
-    SteadyTime since;                 // last change of `connected`
-    bool call_it_cut = true;          // this process has not reported the cut yet
-    bool reported_connected = false;  // the object was Connected since the watch opened
-    runtime::StoredPtr object;        // newest known; null: no object
+    SteadyTime since;                      // last change of `connected`
+    bool disconnection_unreported = true;  // this process has not reported the disconnection yet
+    bool reported_connected = false;       // the object was Connected since the watch opened
+    runtime::StoredPtr object;             // newest known; null: no object
     std::optional<SteadyTime> due;
     bool working = false;
     bool again = false;  // a change came during the step
@@ -73,7 +73,7 @@ class Liveness final : public Sessions {
   void run(const std::stop_token& stop) EXCLUDES(mutex_);
   struct Outcome {
     std::optional<SteadyTime> again = {};  // time of the next step; nothing: none is needed
-    bool said = false;                     // the object has the right condition
+    bool is_current = false;               // the object has the right condition
     runtime::StoredPtr written = nullptr;  // the object after the write; null: nothing was written
   };
   /// Compares a snapshot of the node with its object, and writes the difference.

@@ -179,10 +179,10 @@ class TwoGateways {
   int settle() {
     int shown = 0;
     EXPECT_TRUE(eventually("both gateways are idle", [&] {
-      const bool rest = gateways_[0]->idle() && gateways_[1]->idle();
+      const bool idle = gateways_[0]->idle() && gateways_[1]->idle();
       const Json object = cloud_.edge_node("edge0");
       auto metadata = meta::ObjectMeta::from_json(object["metadata"]).value();
-      if (metadata.resource_version == shown_) return rest;
+      if (metadata.resource_version == shown_) return idle;
       shown_ = metadata.resource_version;
       auto now = std::make_shared<runtime::Stored>();
       now->text = codec::write_json(object);

@@ -66,7 +66,7 @@ struct Remembered {
   }
 };
 
-Remembered nothing_of(const std::string& node) {
+Remembered empty_record_of(const std::string& node) {
   const meta::ObjectKey key = node_key_of(node);
   return {Json::object(
               {{"apiVersion", "v1"},
@@ -107,9 +107,9 @@ Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& c
   }
   const auto lines = codec::unbase64(data[kRefused].as_string());
   if (!lines.ok()) return corrupt("data.refused-sha256 is not a list of digests");
-  for (std::string_view rest = *lines; !rest.empty();) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+  for (std::string_view remaining = *lines; !remaining.empty();) {
+    const std::string_view line = remaining.substr(0, remaining.find('\n'));
+    remaining.remove_prefix(std::min(remaining.size(), line.size() + 1));
     if (!is_digest(line)) return corrupt("data.refused-sha256 is not a list of digests");
     known.refused.emplace_back(line);
   }
@@ -125,11 +125,11 @@ bool key_changed_meanwhile(const Error& error) {
 /// kAlreadyExists, kConflict, kNotFound: another writer changed the Secret.
 Status write(const Context& ctx, const kube::Client& client, const std::string& node,
              std::optional<Remembered> known, const std::string& key_sha256, Layer layer) {
-  const bool there = known.has_value();
-  Remembered next = there ? std::move(*known) : nothing_of(node);
+  const bool exists = known.has_value();
+  Remembered next = exists ? std::move(*known) : empty_record_of(node);
   next.layer = layer;
   const Json secret = std::move(next).with(key_sha256);
-  TRY_VOID(there ? client.update(ctx, secrets(), secret) : client.create(ctx, secrets(), secret));
+  TRY_VOID(exists ? client.update(ctx, secrets(), secret) : client.create(ctx, secrets(), secret));
   return {};
 }
 

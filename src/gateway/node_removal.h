@@ -10,9 +10,9 @@
 
 namespace varda::gateway {
 
-/// Whether a removal may strand pods and lose the mark of a node that was shut out.
+/// Whether a removal may leave pods without a node and lose the annotation of a revoked node.
 enum class RemovalRisk {
-  kNone,      // refuses a node with pods, and a node that was shut out
+  kNone,      // refuses a node with pods, and a revoked node
   kAccepted,  // removes the node anyway
 };
 struct RemovedNode {

@@ -54,7 +54,7 @@ Result<bool> flag(std::string_view name, std::string_view value) {
   return invalid("parameter " + std::string(name) + ": expected true or false");
 }
 
-Status read_parameters(std::string_view text, Asked& asked, bool& watch) {
+Status read_parameters(std::string_view text, RequestInfo& info, bool& watch) {
   const net::Query query = net::Query::parse(text);
   std::set<std::string_view> seen;
   for (const auto& [name, value] : query.all()) {
@@ -63,15 +63,15 @@ Status read_parameters(std::string_view text, Asked& asked, bool& watch) {
     }
     if (!seen.insert(name).second) return invalid("parameter " + name + " occurs twice");
   }
-  asked.field_selector = query.get("fieldSelector");
-  asked.label_selector = query.get("labelSelector");
-  asked.resource_version = query.get("resourceVersion");
+  info.field_selector = query.get("fieldSelector");
+  info.label_selector = query.get("labelSelector");
+  info.resource_version = query.get("resourceVersion");
   TRY(watch, flag("watch", query.get("watch")));
-  TRY(asked.bookmarks, flag("allowWatchBookmarks", query.get("allowWatchBookmarks")));
+  TRY(info.bookmarks, flag("allowWatchBookmarks", query.get("allowWatchBookmarks")));
   if (const auto seconds = query.find("timeoutSeconds"); seconds && !seconds->empty()) {
     const int number = parse_integer<int>(*seconds).value_or(-1);
     if (number < 0) return invalid("parameter timeoutSeconds: expected a number of seconds");
-    asked.timeout_seconds = std::min(number, kTimeoutSecondsMax);
+    info.timeout_seconds = std::min(number, kTimeoutSecondsMax);
   }
   return {};
 }
@@ -88,45 +88,45 @@ Result<std::string> verb_of(const std::string& method, bool has_name, bool watch
 
 }  // namespace
 
-Result<Asked> parse_request(const net::Request& request) {
+Result<RequestInfo> parse_request(const net::Request& request) {
   if (request.target.size() > kTargetBytesMax) return invalid("the request's target is too long");
   if (request.target.find('#') != std::string::npos)
     return invalid("the request's target has a fragment");
   TRY(const std::vector<std::string> path, segments_of(request.path()));
-  Asked asked;
+  RequestInfo info;
   std::size_t at = 0;
   if (path[0] == "api" && path.size() >= 3) {
-    asked.version = path[1];
+    info.version = path[1];
     at = 2;
   } else if (path[0] == "apis" && path.size() >= 4) {
-    asked.group = path[1];
-    asked.version = path[2];
+    info.group = path[1];
+    info.version = path[2];
     at = 3;
   } else {
     return Error(Code::kForbidden,
                  "path \"" + std::string(request.path().substr(0, 200)) + "\" is not supported");
   }
   if (path[at] == "namespaces" && path.size() > at + 2) {
-    asked.ns = path[at + 1];
-    if (const std::string wrong = meta::check_dns_label(asked.ns); !wrong.empty())
+    info.ns = path[at + 1];
+    if (const std::string wrong = meta::check_dns_label(info.ns); !wrong.empty())
       return invalid("the namespace: " + wrong);
     at += 2;
   }
-  asked.resource = path[at++];
-  if (at < path.size()) asked.name = path[at++];
-  if (at < path.size()) asked.subresource = path[at++];
+  info.resource = path[at++];
+  if (at < path.size()) info.name = path[at++];
+  if (at < path.size()) info.subresource = path[at++];
   if (at < path.size()) return invalid("the path has too many segments");
-  if (!asked.name.empty()) {
-    if (const std::string wrong = meta::check_dns_subdomain(asked.name); !wrong.empty())
+  if (!info.name.empty()) {
+    if (const std::string wrong = meta::check_dns_subdomain(info.name); !wrong.empty())
       return invalid("the name: " + wrong);
   }
   bool watch = false;
-  TRY_VOID(read_parameters(request.query(), asked, watch));
-  TRY(asked.verb, verb_of(request.method, !asked.name.empty(), watch));
-  return asked;
+  TRY_VOID(read_parameters(request.query(), info, watch));
+  TRY(info.verb, verb_of(request.method, !info.name.empty(), watch));
+  return info;
 }
 
-std::string Asked::forbidden(const std::string& node) const {
+std::string RequestInfo::forbidden(const std::string& node) const {
   const std::string what = group.empty() ? resource : resource + "." + group;
   std::string out = what + (name.empty() ? "" : " \"" + name + "\"") +
                     " is forbidden: User \"system:node:" + node + "\" cannot " + verb +

@@ -13,7 +13,7 @@
 
 namespace varda::gateway {
 
-struct Asked {
+struct RequestInfo {
   std::string verb;  // get list watch create update patch delete deletecollection
   std::string group, version, resource, subresource, ns, name;
   std::string field_selector, label_selector;
@@ -28,6 +28,6 @@ struct Asked {
 
 /// kInvalid: malformed, or ambiguous. kForbidden: a path of the API server that names no resource
 /// (discovery and the like). kUnsupported: a method outside REST.
-Result<Asked> parse_request(const net::Request& request);
+Result<RequestInfo> parse_request(const net::Request& request);
 
 }  // namespace varda::gateway

@@ -38,9 +38,9 @@ constexpr std::array kRules{
 
 /// True: the selector is exactly `field=node`. A second term could only narrow it, and servers may
 /// read two terms differently.
-bool selects_own(const Asked& asked, std::string_view field, const std::string& node) {
-  if (!asked.label_selector.empty()) return false;
-  const auto selector = meta::FieldSelector::parse(asked.field_selector);
+bool selects_own(const RequestInfo& info, std::string_view field, const std::string& node) {
+  if (!info.label_selector.empty()) return false;
+  const auto selector = meta::FieldSelector::parse(info.field_selector);
   if (!selector.ok() || selector->terms().size() != 1) return false;
   const auto& term = selector->terms().front();
   return term.field == field && term.value == node && !term.negated;
@@ -52,26 +52,26 @@ bool cluster_scoped(std::string_view resource) {
 
 }  // namespace
 
-Result<Route> route(const std::string& node, const Asked& asked) {
-  const Error refusal(Code::kForbidden, asked.forbidden(node));
+Result<Route> route(const std::string& node, const RequestInfo& info) {
+  const Error refusal(Code::kForbidden, info.forbidden(node));
   const auto found = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& rule) {
-    return rule.group == asked.group && rule.version == asked.version &&
-           rule.resource == asked.resource && rule.subresource == asked.subresource &&
-           rule.verb == asked.verb;
+    return rule.group == info.group && rule.version == info.version &&
+           rule.resource == info.resource && rule.subresource == info.subresource &&
+           rule.verb == info.verb;
   });
   if (found == kRules.end()) return refusal;
-  if (found->own_name && asked.name != node) return refusal;
+  if (found->own_name && info.name != node) return refusal;
   if (found->route == Route::kListOwn) {
-    const bool pods = asked.resource == "pods";
+    const bool pods = info.resource == "pods";
     // No namespace: all objects of the node are one list.
-    if (!asked.ns.empty() || !selects_own(asked, pods ? "spec.nodeName" : "metadata.name", node))
+    if (!info.ns.empty() || !selects_own(info, pods ? "spec.nodeName" : "metadata.name", node))
       return refusal;
     return found->route;
   }
   // A selector does nothing for a single object here, but might do something at another server.
-  if (!asked.field_selector.empty() || !asked.label_selector.empty()) return refusal;
-  if (cluster_scoped(asked.resource) != asked.ns.empty()) return refusal;
-  if (asked.verb == "create" && !asked.name.empty()) return refusal;
+  if (!info.field_selector.empty() || !info.label_selector.empty()) return refusal;
+  if (cluster_scoped(info.resource) != info.ns.empty()) return refusal;
+  if (info.verb == "create" && !info.name.empty()) return refusal;
   return found->route;
 }
 

@@ -31,7 +31,7 @@ enum class Route {
 };
 
 /// kForbidden, with Kubernetes' message: a request that 014 does not list.
-Result<Route> route(const std::string& node, const Asked& asked);
+Result<Route> route(const std::string& node, const RequestInfo& info);
 
 // The API server applies the same rules to writes of a node.
 using meta::event_patch;

@@ -58,7 +58,7 @@ void OpenWatches::run() {
       changed_.wait(mutex_);
       continue;
     }
-    if (const SteadyTime next = ended_.front().tell; std::chrono::steady_clock::now() < next) {
+    if (const SteadyTime next = ended_.front().report_at; std::chrono::steady_clock::now() < next) {
       (void)changed_.wait_until(mutex_, next);
       continue;
     }

@@ -58,7 +58,7 @@ class OpenWatches {
     std::uint64_t ended = 0;  // number of the last end
   };
   struct End {
-    SteadyTime tell;
+    SteadyTime report_at;
     std::string node;
     std::uint64_t number = 0;
   };

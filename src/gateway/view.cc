@@ -138,11 +138,11 @@ void View::bury(const std::string& node, const Stored& object, std::uint64_t ver
   while (graves_.size() > options_.tombstones_max) {
     const std::string oldest = std::move(graves_.front());
     graves_.pop_front();
-    Node& whose = nodes_[oldest];
-    floor_version_ = std::max(floor_version_, whose.tombstones.front().version);
-    floor_sequence_ = std::max(floor_sequence_, whose.tombstones.front().sequence);
-    whose.tombstones.erase(whose.tombstones.begin());
-    if (whose.empty()) touched_.insert(oldest);
+    Node& oldest_node = nodes_[oldest];
+    floor_version_ = std::max(floor_version_, oldest_node.tombstones.front().version);
+    floor_sequence_ = std::max(floor_sequence_, oldest_node.tombstones.front().sequence);
+    oldest_node.tombstones.erase(oldest_node.tombstones.begin());
+    if (oldest_node.empty()) touched_.insert(oldest);
   }
 }
 
@@ -190,18 +190,18 @@ Result<View::Cursor> View::begin(const std::string& node, std::string_view resou
   if (resource_version.empty() || resource_version == "0") return cursor;
   const auto version = number(resource_version);
   if (!version)
-    return Error(
-        Code::kInvalid,
-        "resourceVersion \"" + std::string(resource_version.substr(0, 40)) + "\": no version");
-  const auto gone = [&, newest = version_](const char* why) {
+    return Error(Code::kInvalid, "resourceVersion \"" +
+                                     std::string(resource_version.substr(0, 40)) +
+                                     "\": must be an integer");
+  const auto expired = [&, newest = version_](const char* why) {
     return Error(Code::kGone, "resourceVersion " + std::string(resource_version) + " " + why +
                                   " (" + std::to_string(newest) + ")");
   };
-  if (*version > version_) return gone("is later than anything known here");
+  if (*version > version_) return expired("is newer than the gateway's copy");
   if (*version < floor_version_) {
     const auto found = nodes_.find(node);
-    const bool there = found != nodes_.end() && !found->second.items.empty();
-    if (!options_.one_each || !there) return gone("is too old");
+    const bool present = found != nodes_.end() && !found->second.items.empty();
+    if (!options_.one_each || !present) return expired("is too old");
   }
   cursor.version = *version;
   return cursor;
@@ -223,7 +223,7 @@ Result<std::string> View::changes_since(const Node& node, const Cursor& cursor) 
   // The first read compares versions. Later reads compare the view's own count, which has no gaps
   // and no ties.
   if (!cursor.first && cursor.sequence < floor_sequence_)
-    return Error(Code::kGone, "the watch has waited for too long");
+    return Error(Code::kGone, "the watch is too far behind");
   struct Piece {
     std::uint64_t sequence;
     std::string text;

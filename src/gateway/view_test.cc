@@ -209,15 +209,15 @@ TEST_F(ViewTest, ChangeWakesOnlyWatchersOfItsNode) {
     void notify() override { ++woken; }
   };
   start(pod_list(10, {pod("a", 3, "n")}));
-  Count n, m, gone;
+  Count n, m, removed;
   view_->add("n", n);
   view_->add("m", m);
-  view_->add("n", gone);
-  view_->remove("n", gone);
+  view_->add("n", removed);
+  view_->remove("n", removed);
   send("MODIFIED", pod("a", 11, "n"));
   EXPECT_EQ(n.woken, 1);
   EXPECT_EQ(m.woken, 0);
-  EXPECT_EQ(gone.woken, 0);
+  EXPECT_EQ(removed.woken, 0);
   view_->remove("n", n);
   view_->remove("m", m);
 }

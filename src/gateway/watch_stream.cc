@@ -17,7 +17,7 @@ void WatchStream::on_ready(std::function<void()> wake) {
 }
 
 std::optional<std::string> WatchStream::read() {
-  if (ended_ || options_.stopping->load() || options_.admission->shut_out(options_.cursor.node))
+  if (ended_ || options_.stopping->load() || options_.admission->is_revoked(options_.cursor.node))
     return std::nullopt;
   auto changes = options_.view->read(options_.cursor);
   if (!changes.ok()) {

@@ -18,8 +18,8 @@ namespace varda::gateway {
 /// Decides whether a node's watches may continue.
 class Admission {
  public:
-  /// True: the node is shut out. Quick, thread-safe.
-  virtual bool shut_out(const std::string& node) const = 0;
+  /// True: the node is revoked. Never blocks; thread-safe.
+  virtual bool is_revoked(const std::string& node) const = 0;
 
  protected:
   ~Admission() = default;

@@ -31,14 +31,14 @@ WantedCertificate wanted_certificate(const runtime::ObjectRef& owner, const std:
 struct CertificateCheck {
   enum class Verdict {
     kGood,
-    kIssue,     // it is missing, or not as wanted, or due for renewal
-    kForeign,   // there is a Secret of that name which the owner does not control
-    kLeftOver,  // the same, of an earlier owner of the same name: it is on its way out
+    kIssue,     // the Secret is missing, differs from `wanted`, or is due for renewal
+    kForeign,   // a Secret of that name exists, and the owner does not control it
+    kLeftOver,  // a Secret of a deleted object with the same name; it is being deleted
   };
   Verdict verdict = Verdict::kIssue;
   WallTime renew_at{};  // of kGood
 };
-/// `ca_pem` is the authority of now.
+/// `ca_pem` is the current certificate of the authority.
 CertificateCheck check_certificate(const WantedCertificate& wanted,
                                    const std::optional<codec::Json>& secret,
                                    const std::string& ca_pem, WallTime now);

@@ -16,9 +16,9 @@ namespace {
 
 using codec::Json;
 
-constexpr std::chrono::minutes kTrustedFor{1};        // a Secret that was good
-constexpr std::chrono::minutes kLookAgain{10};        // finds Secrets that were changed by hand
-constexpr std::chrono::minutes kProblemLookAgain{2};  // rights and foreign Secrets change
+constexpr std::chrono::minutes kTrustedFor{1};            // a Secret that was good
+constexpr std::chrono::minutes kRecheckPeriod{10};        // finds Secrets that were changed by hand
+constexpr std::chrono::minutes kProblemRecheckPeriod{2};  // rights and foreign Secrets change
 constexpr const char* kAuthority = "varda-serving-ca";
 
 class CertificateIssuerImpl final : public CertificateIssuer {
@@ -34,23 +34,23 @@ class CertificateIssuerImpl final : public CertificateIssuer {
       const auto known = known_.find(wanted.secret);
       if (known != known_.end() && known->second.uid == wanted.owner.uid &&
           known->second.hosts == wanted.hosts && clock_.now() < known->second.until)
-        return Outcome{{}, look_again(known->second.renew_at)};
+        return Outcome{{}, recheck_in(known->second.renew_at)};
     }
     auto authority = this->authority(ctx);
     if (!authority.ok() && authority.error().code() == Code::kForbidden)
       return forbidden({ns_, kAuthority}, authority.error());
     TRY(const net::KeyPair ca, std::move(authority));
-    auto kept = keep(ctx, wanted, ca);
-    if (!kept.ok() && kept.error().code() == Code::kForbidden)
-      return forbidden(wanted.secret, kept.error());
-    TRY(const CertificateCheck check, std::move(kept));
+    auto ensured = ensure_secret(ctx, wanted, ca);
+    if (!ensured.ok() && ensured.error().code() == Code::kForbidden)
+      return forbidden(wanted.secret, ensured.error());
+    TRY(const CertificateCheck check, std::move(ensured));
     if (check.verdict == CertificateCheck::Verdict::kForeign) {
       return Outcome{
           Problem{"CertificateNameInUse",
                   "Secret " + wanted.secret.str() + " is not of " + wanted.owner.resource->kind +
                       " " + wanted.owner.key.name +
                       "; Varda does not change the Secret: rename it, or name it in tlsSecretName"},
-          kProblemLookAgain};
+          kProblemRecheckPeriod};
     }
     // The garbage collector removes the Secret, and no watch reports when.
     if (check.verdict == CertificateCheck::Verdict::kLeftOver)
@@ -59,7 +59,7 @@ class CertificateIssuerImpl final : public CertificateIssuer {
     MutexLock lock(mutex_);
     known_[wanted.secret] = {wanted.owner.uid, wanted.hosts, check.renew_at,
                              clock_.now() + kTrustedFor};
-    return Outcome{{}, look_again(check.renew_at)};
+    return Outcome{{}, recheck_in(check.renew_at)};
   }
 
   void forget(const meta::ObjectKey& secret) override {
@@ -75,9 +75,9 @@ class CertificateIssuerImpl final : public CertificateIssuer {
     SteadyTime until;
   };
 
-  Duration look_again(WallTime renew_at) const {
+  Duration recheck_in(WallTime renew_at) const {
     const auto left = std::chrono::duration_cast<Duration>(renew_at - clock_.wall());
-    return std::clamp<Duration>(left, std::chrono::seconds(1), kLookAgain);
+    return std::clamp<Duration>(left, std::chrono::seconds(1), kRecheckPeriod);
   }
 
   static Outcome forbidden(const meta::ObjectKey& secret, const Error& error) {
@@ -86,7 +86,7 @@ class CertificateIssuerImpl final : public CertificateIssuer {
                 "the operator has no permission to write Secret " + secret.str() + " (" +
                     error.message() + "): bind the ClusterRole varda-certificates in namespace " +
                     secret.ns + ", or set tlsSecretName to your own Secret"},
-        kProblemLookAgain};
+        kProblemRecheckPeriod};
   }
 
   Status make_namespace(const Context& ctx) const {
@@ -144,16 +144,17 @@ class CertificateIssuerImpl final : public CertificateIssuer {
     return ca;
   }
 
-  Result<CertificateCheck> keep(const Context& ctx, const WantedCertificate& wanted,
-                                const net::KeyPair& ca) const {
+  Result<CertificateCheck> ensure_secret(const Context& ctx, const WantedCertificate& wanted,
+                                         const net::KeyPair& ca) const {
     using Verdict = CertificateCheck::Verdict;
     const WallTime now = clock_.wall();
-    TRY(const std::optional<Json> there, client_.find(ctx, meta::core::secrets(), wanted.secret));
-    const CertificateCheck check = check_certificate(wanted, there, ca.certificate_pem, now);
+    TRY(const std::optional<Json> existing,
+        client_.find(ctx, meta::core::secrets(), wanted.secret));
+    const CertificateCheck check = check_certificate(wanted, existing, ca.certificate_pem, now);
     if (check.verdict != Verdict::kIssue) return check;
-    TRY(const Json secret, make_certificate_secret(wanted, there, ca, now));
-    TRY_VOID(there ? client_.update(ctx, meta::core::secrets(), secret)
-                   : client_.create(ctx, meta::core::secrets(), secret));
+    TRY(const Json secret, make_certificate_secret(wanted, existing, ca, now));
+    TRY_VOID(existing ? client_.update(ctx, meta::core::secrets(), secret)
+                      : client_.create(ctx, meta::core::secrets(), secret));
     log::info("issued a certificate", {{"secret_name", wanted.secret.str()},
                                        {"end", meta::format_time(now + kServerCertificateValid)}});
     return check_certificate(wanted, secret, ca.certificate_pem, now);

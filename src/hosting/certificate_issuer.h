@@ -25,7 +25,7 @@ class CertificateIssuer {
     /// CertificateForbidden: the operator may not keep the Secret. CertificateNameInUse: the Secret
     /// belongs to another owner and is not touched.
     std::optional<Problem> problem;
-    Duration look_again;
+    Duration recheck_in;
   };
 
   /// The Secret varda-serving-ca. `client` outlives it.

@@ -38,7 +38,7 @@ class Issuer : public ::testing::Test {
   std::string ensure(CertificateIssuer& issuer, const std::string& host = "localhost") {
     auto outcome = issuer.ensure(Context::background(), wanted(host));
     if (!outcome.ok()) return outcome.error().message();
-    look_again_ = outcome->look_again;
+    recheck_in_ = outcome->recheck_in;
     return outcome->problem ? outcome->problem->reason : "";
   }
   Json secret(const std::string& key) {
@@ -51,7 +51,7 @@ class Issuer : public ::testing::Test {
   apiserver::InMemoryApiServer api_{apiserver::InMemoryApiServer::Options{}};
   kube::Client client_{api_.transport(), {}};
   HandClock clock_;
-  Duration look_again_{};
+  Duration recheck_in_{};
 };
 
 TEST_F(Issuer, AuthorityIsCreatedOnceForAllOperators) {
@@ -64,7 +64,7 @@ TEST_F(Issuer, AuthorityIsCreatedOnceForAllOperators) {
   EXPECT_EQ(ensure(*make()), "");
   EXPECT_EQ(secret("default/digits-tls"), first);
   EXPECT_EQ(secret("varda-system/varda-serving-ca"), authority);
-  EXPECT_LE(look_again_, std::chrono::minutes(10));
+  EXPECT_LE(recheck_in_, std::chrono::minutes(10));
 }
 
 TEST_F(Issuer, CertificateIsRenewedInTimeAndForNewNames) {

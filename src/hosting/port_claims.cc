@@ -49,7 +49,7 @@ const PortClaim* port_holder(const PortClaim& claim, const std::vector<PortClaim
   return oldest;
 }
 
-std::string has_it(const PortClaim& holder) {
+std::string holder_text(const PortClaim& holder) {
   return (holder.held ? "is in use by " : "belongs to the older ") + holder.owner;
 }
 

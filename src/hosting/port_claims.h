@@ -39,7 +39,7 @@ const PortClaim* port_holder(const PortClaim& claim, const std::vector<PortClaim
 
 /// For messages about a result of port_holder(): "is in use by InferenceModel default/digits",
 /// "belongs to the older …".
-std::string has_it(const PortClaim& holder);
+std::string holder_text(const PortClaim& holder);
 
 /// The port of `current`, if it is not 0 and no other claim wins it. Otherwise the first port from
 /// `first` to `last` that is unclaimed on the node; 0: none is free.

@@ -70,9 +70,9 @@ TEST(PortClaims, HolderKeepsPortThenOlderClaimWins) {
 }
 
 TEST(PortClaims, MessageShowsWhetherPortIsInUse) {
-  EXPECT_EQ(has_it(claim("InferenceModel a/b", "2026-01-01")),
+  EXPECT_EQ(holder_text(claim("InferenceModel a/b", "2026-01-01")),
             "belongs to the older InferenceModel a/b");
-  EXPECT_EQ(has_it(claim("InferenceModel a/b", "2026-01-01", 18080, true)),
+  EXPECT_EQ(holder_text(claim("InferenceModel a/b", "2026-01-01", 18080, true)),
             "is in use by InferenceModel a/b");
 }
 

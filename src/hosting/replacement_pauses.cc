@@ -15,8 +15,8 @@ Duration ReplacementPauses::left(const meta::ObjectKey& model, const std::string
                                  Duration lived, SteadyTime now) {
   Pause& pause = pauses_[model];
   if (pause.uid != uid) {
-    const bool anew = pause.uid.empty() || lived > kLongLife;
-    pause.length = anew ? kShortest : std::min(pause.length * 2, kLongest);
+    const bool starts_over = pause.uid.empty() || lived > kLongLife;
+    pause.length = starts_over ? kShortest : std::min(pause.length * 2, kLongest);
     pause.uid = uid;
     pause.until = now + pause.length;
   }

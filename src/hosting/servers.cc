@@ -72,7 +72,7 @@ Result<api::EdgeStatusQuery> read_status_query(const Json& value, const std::str
   return query;
 }
 
-std::string with_the_longest_names(std::string text) {
+std::string with_longest_names(std::string text) {
   const std::pair<std::string_view, std::size_t> lengths[] = {
       {"{modelName}", 63}, {"{port}", 5}, {"{version}", 63}};
   for (const auto& [name, length] : lengths) {
@@ -92,17 +92,17 @@ Status check_limits(const std::string& name, const ServerEntry& entry) {
   model.extra_files = entry.extra_files;
   api::EdgeStatusQuery& query = model.serving.emplace().status_query.emplace(entry.status_query);
   model.serving->url = "http://server";
-  query.path = with_the_longest_names(query.path);
+  query.path = with_longest_names(query.path);
   api::EdgeNodeSpec spec;
   spec.models.push_back(std::move(model));
   const auto causes =
       api::validate(api::EdgeNode::kind().schema->find("spec")->schema, spec.to_json());
   if (causes.empty()) return {};
   std::string field = causes.front().field;
-  for (const auto& [theirs, ours] :
+  for (const auto& [model_field, table_field] :
        {std::pair<std::string_view, std::string_view>("models[0].serving.statusQuery", "status"),
         {"models[0].", ""}}) {
-    if (field.starts_with(theirs)) field.replace(0, theirs.size(), ours);
+    if (field.starts_with(model_field)) field.replace(0, model_field.size(), table_field);
   }
   const bool path = field == "status.path";
   return invalid(name + "." + field,

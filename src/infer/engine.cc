@@ -146,7 +146,7 @@ class PluginModel final : public Model {
   }
 
   Result<std::vector<tensor::Named>> tensors_of(const varda_engine_result* raw,
-                                                const std::shared_ptr<const void>& keeper) const {
+                                                const std::shared_ptr<const void>& owner) const {
     std::uint32_t count = 0;
     const varda_engine_tensor* tensors = api_.tensors(raw, &count);
     std::vector<tensor::Named> out;
@@ -159,7 +159,7 @@ class PluginModel final : public Model {
                      "the engine's output " + std::to_string(i) + " is not described");
       auto made = tensor::Tensor::over(
           *dtype, tensor::Shape(t.dims, t.dims + t.rank),
-          {static_cast<const std::byte*>(t.data), static_cast<std::size_t>(t.size_bytes)}, keeper);
+          {static_cast<const std::byte*>(t.data), static_cast<std::size_t>(t.size_bytes)}, owner);
       if (!made.ok())
         return Error(Code::kInternal, std::string("the engine's output \"") + t.name +
                                           "\": " + made.error().message());

@@ -183,15 +183,15 @@ TEST_F(AnswersTest, InvalidListIsNotTakenForAnEmptyList) {
 TEST_F(AnswersTest, ExpiredPagesAreListedAgainWithoutPaging) {
   const char* page =
       R"({"metadata": {"resourceVersion": "5", "continue": "t"}, "items": [{"metadata": {"name": "old"}}]})";
-  const char* gone =
+  const char* expired =
       R"({"kind": "Status", "code": 410, "reason": "Expired", "metadata": {"continue": "inconsistent"}})";
-  script({{200, page}, {410, gone}, {200, list_of(3)}});
+  script({{200, page}, {410, expired}, {200, list_of(3)}});
   const List all = list(client()).value();
   EXPECT_EQ(all.items.size(), 3u);
   EXPECT_EQ(all.resource_version, "9");
   EXPECT_EQ(targets_.at(1), "/api/v1/configmaps?limit=2&continue=t");
   EXPECT_EQ(targets_.at(2), "/api/v1/configmaps");
-  script({{410, gone}});
+  script({{410, expired}});
   EXPECT_EQ(list(client()).error().code(), Code::kGone);
 }
 

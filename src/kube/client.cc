@@ -234,7 +234,7 @@ struct Client::Impl {
           continue;
         }
       }
-      const auto wait = waits < options.waits_max ? asked_wait(*response) : std::nullopt;
+      const auto wait = waits < options.waits_max ? requested_wait(*response) : std::nullopt;
       if (!wait || waited + *wait > options.waits_total) return response;
       ++waits;
       waited += *wait;
@@ -253,7 +253,8 @@ struct Client::Impl {
   }
 
   /// The time in Retry-After; nothing if the answer asks for no wait.
-  std::optional<std::chrono::milliseconds> asked_wait(const net::ClientResponse& response) const {
+  std::optional<std::chrono::milliseconds> requested_wait(
+      const net::ClientResponse& response) const {
     if (response.status != 429 && response.status < 500) return std::nullopt;
     const auto text = response.headers.find("Retry-After");
     if (!text) return std::nullopt;

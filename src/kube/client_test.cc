@@ -161,9 +161,9 @@ TEST(Client, ClientSendsItsNameAndTokenAndHandlesUnusualAnswers) {
     return copy;
   }));
   metrics::Registry registry;
-  int asked = 0;
-  Client client(
-      *http, {.token_source = [&] { return "t" + std::to_string(++asked); }, .metrics = &registry});
+  int tokens_read = 0;
+  Client client(*http, {.token_source = [&] { return "t" + std::to_string(++tokens_read); },
+                        .metrics = &registry});
   const Context ctx = Context().with_timeout(seconds(60));
 
   answer.status = 503;

@@ -48,7 +48,7 @@ Result<std::string> read_file(const fs::path& path) {
 
 // A file without permission counts as present: then the read fails, instead of a silent change to
 // another server.
-bool may_be_there(const fs::path& path) {
+bool may_exist(const fs::path& path) {
   std::error_code why;
   return fs::exists(path, why) || why == std::errc::permission_denied;
 }
@@ -219,8 +219,8 @@ Result<Config> config_of(const Json& file, const fs::path& directory, std::strin
   for (const auto& [member, value] : user->as_object()) {
     const bool known = std::find(std::begin(kUserMembers), std::end(kUserMembers), member) !=
                        std::end(kUserMembers);
-    const bool said = !value.is_null() && !(value.is_string() && value.as_string().empty());
-    if (!known && said)
+    const bool is_set = !value.is_null() && !(value.is_string() && value.as_string().empty());
+    if (!known && is_set)
       return Error(
           Code::kUnsupported,
           "user \"" + user_name + "\" has \"" + member +
@@ -297,7 +297,7 @@ Result<Config> find_config(const std::filesystem::path& flag,
     bool named = false;
     for (std::string path; std::getline(paths, path, ':');) {
       named = named || !path.empty();
-      if (!path.empty() && may_be_there(path)) present.emplace_back(path);
+      if (!path.empty() && may_exist(path)) present.emplace_back(path);
     }
     if (!present.empty()) return load_list(present);
     // The requests must not reach a server other than the named one.
@@ -307,7 +307,7 @@ Result<Config> find_config(const std::filesystem::path& flag,
                        "; correct it, or unset it to use the server of `varda up`");
   }
   if (!fallback.empty()) {
-    if (may_be_there(fallback)) return load_kubeconfig(fallback);
+    if (may_exist(fallback)) return load_kubeconfig(fallback);
     tried += fallback.string() + ", ";
   }
   if (auto config = in_cluster(); config.ok() || config.error().code() != Code::kNotFound)

@@ -132,15 +132,15 @@ TEST_F(ConfigTest, ServerMustBeAnHttpUrl) {
                                 server + "\"}}]\ncontexts: [{name: a, context: {cluster: c}}]\n",
                             dir_);
   };
-  for (const auto& [server, kept] :
+  for (const auto& [server, expected] :
        {std::pair("https://h:6443/", "https://h:6443"), std::pair("http://h", "http://h"),
         std::pair("https://h/proxy//", "https://h/proxy"), std::pair("HTTPS://h", "HTTPS://h")}) {
     const auto config = read(server);
     ASSERT_TRUE(config.ok()) << config.error().message();
-    EXPECT_EQ(config->server, kept);
+    EXPECT_EQ(config->server, expected);
     const auto again = parse_kubeconfig(write_kubeconfig(*config), dir_);
     ASSERT_TRUE(again.ok()) << again.error().message();
-    EXPECT_EQ(again->server, kept);
+    EXPECT_EQ(again->server, expected);
   }
   EXPECT_EQ(read("ftp://h").error().message(),
             "cluster.server: must begin with https:// or http://, not ftp://");

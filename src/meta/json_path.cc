@@ -119,8 +119,8 @@ std::vector<const Json*> JsonPath::find(const Json& document) const {
   return walk(steps_, document);
 }
 
-std::vector<const Json*> JsonPath::find(const Json& here, const Json& document) const {
-  return walk(steps_, from_root_ ? document : here);
+std::vector<const Json*> JsonPath::find(const Json& node, const Json& document) const {
+  return walk(steps_, from_root_ ? document : node);
 }
 
 std::vector<const Json*> JsonPath::walk(const std::vector<Step>& steps, const Json& from) {

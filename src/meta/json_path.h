@@ -25,8 +25,8 @@ class JsonPath {
   static Result<JsonPath> parse(std::string_view text);
   /// All matching values in document order. The pointers live as long as the document.
   std::vector<const codec::Json*> find(const codec::Json& document) const;
-  /// The same from `here`, a part of `document`. A path that begins with '$' begins at `document`.
-  std::vector<const codec::Json*> find(const codec::Json& here, const codec::Json& document) const;
+  /// The same from `node`, a part of `document`. A path that begins with '$' begins at `document`.
+  std::vector<const codec::Json*> find(const codec::Json& node, const codec::Json& document) const;
 
  private:
   struct Step {

@@ -119,27 +119,28 @@ class Merger {
   /// Removes a member that was ours.
   void drop(Json& out, const std::string& name, const Json& last, const std::string& path) const {
     const Json& live = std::as_const(out)[name];
-    Json rest;
+    Json merged;
     if (last.is_object() && live.is_object() && shared_map(path)) {
-      rest = merge_object(last, Json::object(), live, path);
+      merged = merge_object(last, Json::object(), live, path);
     } else if (last.is_array() && live.is_array() && keys_ && keys_(path)) {
-      rest = merge_list(last, Json::array(), live, path);
+      merged = merge_list(last, Json::array(), live, path);
     }
-    if (rest.empty()) {
+    if (merged.empty()) {
       out.erase(name);
     } else {
-      out.set(name, std::move(rest));
+      out.set(name, std::move(merged));
     }
   }
 
   Json merge_list(const Json& last, const Json& wanted, const Json& live,
                   const std::string& path) const {
     const auto keys = keys_ ? keys_(path) : std::nullopt;
-    if (const auto ours = keys ? identities(wanted, *keys) : std::nullopt) {
-      const auto there = identities(live, *keys), before = identities(last, *keys);
-      if (there && before) return merge_items(last, *before, wanted, *ours, live, *there, path);
+    if (const auto wanted_ids = keys ? identities(wanted, *keys) : std::nullopt) {
+      const auto live_ids = identities(live, *keys), before = identities(last, *keys);
+      if (live_ids && before)
+        return merge_items(last, *before, wanted, *wanted_ids, live, *live_ids, path);
       // Our list replaces the live one item by item: a null counts as absent, as in the next merge.
-      return merge_items(kNothing, {}, wanted, *ours, kNothing, {}, path);
+      return merge_items(kNothing, {}, wanted, *wanted_ids, kNothing, {}, path);
     }
     if (!live.is_array()) return wanted;
     // While the live list contains our unchanged list, the server's additions are not a difference.
@@ -149,40 +150,40 @@ class Merger {
 
   using Ids = std::vector<std::string>;
 
-  Json merge_items(const Json& last, const Ids& before, const Json& wanted, const Ids& ours,
-                   const Json& live, const Ids& there, const std::string& path) const {
+  Json merge_items(const Json& last, const Ids& before, const Json& wanted, const Ids& wanted_ids,
+                   const Json& live, const Ids& live_ids, const std::string& path) const {
     const auto index = [](const Ids& ids) {
       std::map<std::string_view, std::size_t> out;
       for (std::size_t i = 0; i < ids.size(); ++i) out.emplace(ids[i], i);
       return out;
     };
-    const auto last_at = index(before), wanted_at = index(ours), live_at = index(there);
+    const auto last_at = index(before), wanted_at = index(wanted_ids), live_at = index(live_ids);
     const auto item = [](const Json& list, const auto& at, std::string_view id) -> const Json& {
       const auto found = at.find(id);
       return found == at.end() ? kNothing : list.as_array()[found->second];
     };
     std::set<std::string_view> families;  // all items of these identities are ours: a foreign
                                           // duplicate could hide or undo ours
-    for (const Ids* ids : {&before, &ours}) {
+    for (const Ids* ids : {&before, &wanted_ids}) {
       for (const std::string& id : *ids) families.insert(family(id));
     }
     std::size_t next = 0;
     Json out = Json::array();
-    const auto push_ours = [&] {
-      out.push_back(merge(item(last, last_at, ours[next]), wanted.as_array()[next],
-                          item(live, live_at, ours[next]), path));
+    const auto push_wanted = [&] {
+      out.push_back(merge(item(last, last_at, wanted_ids[next]), wanted.as_array()[next],
+                          item(live, live_at, wanted_ids[next]), path));
       ++next;
     };
     // Foreign items keep their places. Our places are filled with our items in the wanted order
     // (env entries refer to earlier ones).
-    for (std::size_t i = 0; i < there.size(); ++i) {
-      if (wanted_at.contains(there[i])) {
-        push_ours();
-      } else if (!families.contains(family(there[i]))) {
+    for (std::size_t i = 0; i < live_ids.size(); ++i) {
+      if (wanted_at.contains(live_ids[i])) {
+        push_wanted();
+      } else if (!families.contains(family(live_ids[i]))) {
         out.push_back(live.as_array()[i]);
       }
     }
-    while (next < ours.size()) push_ours();
+    while (next < wanted_ids.size()) push_wanted();
     return out;
   }
 

@@ -51,7 +51,7 @@ TEST(NodeAddress, EachAddressHasTheExpectedScope) {
 TEST(NodeAddress, ReportedAddressesAreCheckedPerReporter) {
   const struct {
     const char *kind, *status;
-    std::string here, elsewhere;  // fields with a problem, per reporter
+    std::string same_machine, other_machine;  // fields with a problem, per reporter
   } cases[] = {
       {"Pod",
        "{podIP: 10.0.0.5, podIPs: [{ip: 10.0.0.5}], hostIP: 10.0.0.1, hostIPs: [{ip: "
@@ -85,8 +85,9 @@ TEST(NodeAddress, ReportedAddressesAreCheckedPerReporter) {
   for (const auto& one : cases) {
     SCOPED_TRACE(std::string(one.kind) + " " + one.status);
     const codec::Json status = codec::parse_yaml(one.status).value();
-    EXPECT_EQ(fields(address_problems(one.kind, status, Reporter::kThisMachine)), one.here);
-    EXPECT_EQ(fields(address_problems(one.kind, status, Reporter::kAnotherMachine)), one.elsewhere);
+    EXPECT_EQ(fields(address_problems(one.kind, status, Reporter::kThisMachine)), one.same_machine);
+    EXPECT_EQ(fields(address_problems(one.kind, status, Reporter::kAnotherMachine)),
+              one.other_machine);
   }
 }
 

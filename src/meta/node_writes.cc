@@ -52,7 +52,7 @@ Result<Json> own_object(const std::string& node, const Resource& resource, const
   const Json& metadata = body["metadata"];
   if (metadata["name"].as_string() != node)
     return forbidden("metadata.name: a node creates the object with its own name only");
-  Json kept = Json::object({{"name", node}});
+  Json allowed = Json::object({{"name", node}});
   for (const auto& [member, value] : metadata.as_object()) {
     if (member == "name" || member == "creationTimestamp") continue;
     if (member != "labels" && member != "annotations")
@@ -61,7 +61,7 @@ Result<Json> own_object(const std::string& node, const Resource& resource, const
       if (member == "labels" && !may_label(node, key, text))
         return forbidden("metadata.labels." + key + ": not a node's to set");
     }
-    kept.set(member, value);
+    allowed.set(member, value);
   }
   for (const auto& [member, value] : body.as_object()) {
     if (member == "kind" || member == "apiVersion" || member == "metadata") continue;
@@ -70,13 +70,13 @@ Result<Json> own_object(const std::string& node, const Resource& resource, const
   }
   return Json::object({{"apiVersion", resource.api_version()},
                        {"kind", resource.kind},
-                       {"metadata", std::move(kept)},
+                       {"metadata", std::move(allowed)},
                        {"spec", Json::object()}});
 }
 
 Result<Json> own_status(const ObjectKey& key, const Json& body) {
   TRY_VOID(check_object(body));
-  Json kept = Json::object();
+  Json allowed = Json::object();
   for (const auto& [member, value] : body["metadata"].as_object()) {
     if (member == "name") {
       TRY_VOID(check_text(value, key.name, "metadata.name"));
@@ -85,7 +85,7 @@ Result<Json> own_status(const ObjectKey& key, const Json& body) {
     } else if (member == "uid" || member == "resourceVersion") {
       if (!value.is_string())
         return Error(Code::kInvalid, "metadata." + member + ": must be a string");
-      kept.set(member, value);
+      allowed.set(member, value);
     } else {
       return forbidden("metadata." + member + ": a node writes the status only");
     }
@@ -97,7 +97,7 @@ Result<Json> own_status(const ObjectKey& key, const Json& body) {
   }
   if (!body["status"].is_object()) return Error(Code::kInvalid, "status: must be an object");
   Json out = Json::object({{"status", body["status"]}});
-  if (!kept.empty()) out.set("metadata", std::move(kept));
+  if (!allowed.empty()) out.set("metadata", std::move(allowed));
   return out;
 }
 

@@ -56,16 +56,16 @@ Status read(const Json& value, std::string_view field, std::vector<OwnerReferenc
   if (value.is_null()) return {};
   if (!value.is_array()) return bad(field, "must be an array");
   for (const Json& item : value.as_array()) {
-    const std::string here = std::string(field) + "[" + std::to_string(out.size()) + "]";
-    if (!item.is_object()) return bad(here, "must be an object");
+    const std::string item_path = std::string(field) + "[" + std::to_string(out.size()) + "]";
+    if (!item.is_object()) return bad(item_path, "must be an object");
     OwnerReference owner;
-    TRY_VOID(read(item["apiVersion"], here + ".apiVersion", owner.api_version));
-    TRY_VOID(read(item["kind"], here + ".kind", owner.kind));
-    TRY_VOID(read(item["name"], here + ".name", owner.name));
-    TRY_VOID(read(item["uid"], here + ".uid", owner.uid));
-    TRY_VOID(read(item["controller"], here + ".controller", owner.controller));
-    TRY_VOID(
-        read(item["blockOwnerDeletion"], here + ".blockOwnerDeletion", owner.block_owner_deletion));
+    TRY_VOID(read(item["apiVersion"], item_path + ".apiVersion", owner.api_version));
+    TRY_VOID(read(item["kind"], item_path + ".kind", owner.kind));
+    TRY_VOID(read(item["name"], item_path + ".name", owner.name));
+    TRY_VOID(read(item["uid"], item_path + ".uid", owner.uid));
+    TRY_VOID(read(item["controller"], item_path + ".controller", owner.controller));
+    TRY_VOID(read(item["blockOwnerDeletion"], item_path + ".blockOwnerDeletion",
+                  owner.block_owner_deletion));
     out.push_back(std::move(owner));
   }
   return {};

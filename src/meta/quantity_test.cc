@@ -76,12 +76,12 @@ TEST(Quantity, QuantitiesHaveTheCanonicalFormOfKubernetes) {
       {"-1e20", "-100e18"},
       {"1e99", "1e99"},  // beyond 128 bits
   };
-  for (const auto& [given, wanted] : kCases) {
-    const auto got = canonical_quantity(given);
-    ASSERT_TRUE(got.ok()) << given;
-    EXPECT_EQ(*got, wanted) << given;
+  for (const auto& [input, wanted] : kCases) {
+    const auto got = canonical_quantity(input);
+    ASSERT_TRUE(got.ok()) << input;
+    EXPECT_EQ(*got, wanted) << input;
     // Like Kubernetes, a small amount in powers of 1024 becomes decimal, and then has a new form.
-    if (!given.ends_with("Ki")) {
+    if (!input.ends_with("Ki")) {
       EXPECT_EQ(canonical_quantity(wanted).value(), wanted);
     }
   }

@@ -142,18 +142,18 @@ Result<std::vector<std::string>> parse_values(Lexer& lexer) {
   // A missing value between commas is the empty value: "(a,)" is {"a", ""}.
   bool wants_value = true;
   while (true) {
-    const Lexed word = lexer.take_token();
-    if (word.token == Token::kIdentifier && wants_value) {
-      values.push_back(word.text);
+    const Lexed lexed = lexer.take_token();
+    if (lexed.token == Token::kIdentifier && wants_value) {
+      values.push_back(lexed.text);
       wants_value = false;
-    } else if (word.token == Token::kComma) {
+    } else if (lexed.token == Token::kComma) {
       if (wants_value) values.emplace_back();
       wants_value = true;
-    } else if (word.token == Token::kClose) {
+    } else if (lexed.token == Token::kClose) {
       if (wants_value) values.emplace_back();
       break;
     } else {
-      return expected(word, wants_value ? "',', or identifier" : "',' or ')'");
+      return expected(lexed, wants_value ? "',', or identifier" : "',' or ')'");
     }
   }
   as_set(values);
@@ -208,13 +208,13 @@ Status check(const LabelSelector::Requirement& requirement) {
 
 Result<LabelSelector::Requirement> parse_requirement(Lexer& lexer) {
   LabelSelector::Requirement out;
-  Lexed word = lexer.take_token();
-  const bool negated = word.token == Token::kNot;
-  if (negated) word = lexer.take_token();
-  if (word.token != Token::kIdentifier) return expected(word, "identifier");
-  if (const std::string why = check_label_key(word.text); !why.empty())
-    return invalid_value("<nil>", word.text, why);
-  out.key = word.text;
+  Lexed lexed = lexer.take_token();
+  const bool negated = lexed.token == Token::kNot;
+  if (negated) lexed = lexer.take_token();
+  if (lexed.token != Token::kIdentifier) return expected(lexed, "identifier");
+  if (const std::string why = check_label_key(lexed.text); !why.empty())
+    return invalid_value("<nil>", lexed.text, why);
+  out.key = lexed.text;
   const Token next = lexer.peek_token().token;
   if (negated || next == Token::kEnd || next == Token::kComma) {
     out.op = negated ? Operator::kDoesNotExist : Operator::kExists;
@@ -312,10 +312,10 @@ Result<LabelSelector> LabelSelector::parse(std::string_view text) {
   LabelSelector out;
   Lexer lexer(text);
   while (true) {
-    const Lexed word = lexer.peek_token();
-    if (word.token == Token::kEnd) break;
-    if (word.token != Token::kIdentifier && word.token != Token::kNot)
-      return expected(word, "!, identifier, or 'end of string'");
+    const Lexed lexed = lexer.peek_token();
+    if (lexed.token == Token::kEnd) break;
+    if (lexed.token != Token::kIdentifier && lexed.token != Token::kNot)
+      return expected(lexed, "!, identifier, or 'end of string'");
     TRY(Requirement requirement, parse_requirement(lexer).context("unable to parse requirement"));
     out.requirements_.push_back(std::move(requirement));
     const Lexed after = lexer.take_token();
@@ -345,7 +345,7 @@ Result<LabelSelector> LabelSelector::from_json(const Json& selector) {
     return bad_selector("matchExpressions: must be an array");
   int index = 0;
   for (const Json& expression : expressions.as_array()) {
-    const std::string here = "matchExpressions[" + std::to_string(index++) + "]";
+    const std::string item_path = "matchExpressions[" + std::to_string(index++) + "]";
     static constexpr std::pair<std::string_view, Operator> kOperators[] = {
         {"In", Operator::kIn},         {"NotIn", Operator::kNotIn},
         {"Exists", Operator::kExists}, {"DoesNotExist", Operator::kDoesNotExist},
@@ -354,14 +354,14 @@ Result<LabelSelector> LabelSelector::from_json(const Json& selector) {
     const auto found = std::find_if(std::begin(kOperators), std::end(kOperators),
                                     [&](const auto& row) { return row.first == name; });
     if (found == std::end(kOperators))
-      return bad_selector(here + ".operator: \"" + name +
+      return bad_selector(item_path + ".operator: \"" + name +
                           "\" is not a valid label selector operator");
     Requirement requirement{expression["key"].as_string(), found->second, {}};
     for (const Json& value : expression["values"].as_array()) {
-      if (!value.is_string()) return bad_selector(here + ".values: must be strings");
+      if (!value.is_string()) return bad_selector(item_path + ".values: must be strings");
       requirement.values.push_back(value.as_string());
     }
-    TRY_VOID(check(requirement).context(here));
+    TRY_VOID(check(requirement).context(item_path));
     as_set(requirement.values);
     out.requirements_.push_back(std::move(requirement));
   }

@@ -117,13 +117,14 @@ Handler guard_from_browsers(BrowserGuard options, Handler handler) {
       return respond(std::move(response));
     }
     const auto inner = std::make_shared<Responder>(std::move(respond));
-    handler(std::move(request),
-            Responder(
-                [inner, origin](Response response) {
-                  allow(response, origin);
-                  (*inner)(std::move(response));
-                },
-                [inner](Responder::Gone gone) { inner->on_gone(std::move(gone)); }));
+    handler(std::move(request), Responder(
+                                    [inner, origin](Response response) {
+                                      allow(response, origin);
+                                      (*inner)(std::move(response));
+                                    },
+                                    [inner](Responder::OnDisconnect callback) {
+                                      inner->on_disconnect(std::move(callback));
+                                    }));
   };
 }
 

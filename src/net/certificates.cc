@@ -42,10 +42,10 @@ Status add_extension(X509* certificate, X509* issuer, int nid, const char* value
 Status add_hosts(X509* certificate, const std::vector<std::string>& hosts) {
   if (hosts.empty()) return {};
   Owned<GENERAL_NAMES> names(GENERAL_NAMES_new());
-  for (const std::string& given : hosts) {
+  for (const std::string& entry : hosts) {
     // A host of a URL or of HOST:PORT: an IPv6 address has brackets there.
-    const bool brackets = given.size() > 2 && given.starts_with('[') && given.ends_with(']');
-    const std::string host = brackets ? given.substr(1, given.size() - 2) : given;
+    const bool brackets = entry.size() > 2 && entry.starts_with('[') && entry.ends_with(']');
+    const std::string host = brackets ? entry.substr(1, entry.size() - 2) : entry;
     GENERAL_NAME* name = GENERAL_NAME_new();
     unsigned char address[16];
     int size = 0;

@@ -375,7 +375,7 @@ class SocketClient final : public HttpClient {
     });
     if (!addresses.empty()) return {};
     return Error(Code::kForbidden, url.origin() + ": " + refused +
-                                       ", which is not downloaded from; --allow-source " + source +
+                                       ", which is refused as a source; --allow-source " + source +
                                        " allows it")
         .as_terminal();
   }
@@ -495,11 +495,11 @@ class SocketClient final : public HttpClient {
     }
     const int status = c.parser->message().status;
     if (status == 407)
-      return Error(Code::kUnavailable, at + " asks for credentials, or for others (HTTP 407)");
+      return Error(Code::kUnavailable, at + " requires other credentials (HTTP 407)");
     if (status < 200 || status > 299)
       return Error(Code::kUnavailable, at + " refuses: HTTP " + std::to_string(status));
     if (!c.unread.empty())
-      return Error(Code::kUnavailable, at + " sent bytes ahead of the origin's");
+      return Error(Code::kUnavailable, at + " sent bytes before the origin did");
     c.parser->reset();
     return {};
   }

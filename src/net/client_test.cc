@@ -215,22 +215,22 @@ TEST(Client, ProxyServesAllButExcludedHostsAndGetsItsCredentials) {
 TEST(Client, ErrorNamesAProxyThatOpensNoTunnel) {
   struct Case {
     const char* wire;
-    const char* says;
+    const char* message;
   };
   for (const Case& c :
        {Case{"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
-             "asks for credentials"},
+             "requires other credentials"},
         Case{"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "HTTP 403"},
-        Case{"HTTP/1.1 200 OK\r\n\r\nbytes ahead", "ahead"}, Case{"", "instead of answering"},
-        Case{"nonsense\r\n", "malformed"}}) {
+        Case{"HTTP/1.1 200 OK\r\n\r\nbytes ahead", "before the origin"},
+        Case{"", "instead of answering"}, Case{"nonsense\r\n", "malformed"}}) {
     CannedServer proxy(c.wire);
     ClientOptions options;
     options.proxies.https = "http://127.0.0.1:" + std::to_string(proxy.port());
     const auto answer =
         make_client(options)->call(Context().with_timeout(60s), {.url = "https://files.invalid/"});
-    ASSERT_FALSE(answer.ok()) << c.says;
+    ASSERT_FALSE(answer.ok()) << c.message;
     EXPECT_EQ(answer.error().code(), Code::kUnavailable);
-    EXPECT_NE(answer.error().message().find(c.says), std::string::npos) << answer.error();
+    EXPECT_NE(answer.error().message().find(c.message), std::string::npos) << answer.error();
     EXPECT_NE(answer.error().message().find("proxy " + options.proxies.https), std::string::npos)
         << answer.error();
   }
@@ -265,8 +265,8 @@ TEST(Client, StopAndDeadlineEndABlockedRead) {
 
 TEST(Client, DeadlineEndsTheWaitForAHeader) {
   auto server = *Server::create({}, [](Request, Responder respond) {
-    static std::vector<std::shared_ptr<Responder>> kept;
-    kept.push_back(std::make_shared<Responder>(std::move(respond)));
+    static std::vector<std::shared_ptr<Responder>> responders;
+    responders.push_back(std::make_shared<Responder>(std::move(respond)));
   });
   EXPECT_EQ(make_client({})
                 ->send(Context().with_timeout(30ms), {.url = "http://" + server->address() + "/"})
@@ -278,8 +278,8 @@ TEST(Client, DeadlineEndsTheWaitForAHeader) {
 TEST(Client, RefusedConnectionAndUnknownNameAreUnavailable) {
   int port = 0;
   {
-    CannedServer gone("");
-    port = gone.port();
+    CannedServer closed_server("");
+    port = closed_server.port();
   }
   auto client = make_client({});
   const auto refused =
@@ -303,12 +303,12 @@ TEST(Client, LookUpFunctionResolvesHostNames) {
     return host == "tier.test" ? HostAddresses{.numeric = {"127.0.0.1"}}
                                : HostAddresses{.error = EAI_NONAME};
   }});
-  const auto ask = [&](const std::string& host) {
+  const auto call = [&](const std::string& host) {
     return client->call(Context().with_timeout(60s),
                         {.url = "http://" + host + ":" + std::to_string(server.port()) + "/"});
   };
-  EXPECT_EQ(ask("tier.test")->body, "hi");
-  EXPECT_EQ(ask("another.test").error().message(),
+  EXPECT_EQ(call("tier.test")->body, "hi");
+  EXPECT_EQ(call("another.test").error().message(),
             "cannot resolve another.test: Name or service not known");
 }
 

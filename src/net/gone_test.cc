@@ -1,4 +1,4 @@
-// Reports of disconnected clients to handlers: Responder::on_gone().
+// Reports of disconnected clients to handlers: Responder::on_disconnect().
 #include <atomic>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,14 +25,14 @@ constexpr auto kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // A handler that keeps its requests until a test answers them, and records disconnected clients.
 // Thread-safe.
-class Keeper {
+class HoldingHandler {
  public:
   Handler handler() {
     return [this](Request request, Responder respond) {
-      if (!deaf) {
-        respond.on_gone([this, target = request.target, alive = alive_] {
+      if (!unregistered) {
+        respond.on_disconnect([this, target = request.target, alive = alive_] {
           MutexLock lock(mutex_);
-          gone_.push_back(target);
+          disconnected_.push_back(target);
           changed_.notify_all();
         });
       }
@@ -53,15 +53,15 @@ class Keeper {
     return wait([&]() REQUIRES(mutex_) { return waiting_.size() >= count; });
   }
   /// Targets of the requests with disconnected clients; waits for `count` of them.
-  std::vector<std::string> gone(std::size_t count) {
-    EXPECT_TRUE(wait([&]() REQUIRES(mutex_) { return gone_.size() >= count; }));
+  std::vector<std::string> disconnected(std::size_t count) {
+    EXPECT_TRUE(wait([&]() REQUIRES(mutex_) { return disconnected_.size() >= count; }));
     MutexLock lock(mutex_);
-    return gone_;
+    return disconnected_;
   }
   /// The number of callbacks still held.
   long callbacks() const { return alive_.use_count() - 1; }
 
-  std::atomic<bool> deaf{false};  // handlers do not register on_gone()
+  std::atomic<bool> unregistered{false};  // handlers do not register on_disconnect()
 
  private:
   template <typename Condition>
@@ -78,27 +78,27 @@ class Keeper {
   Mutex mutex_;
   CondVar changed_;
   std::vector<Responder> waiting_ GUARDED_BY(mutex_);
-  std::vector<std::string> gone_ GUARDED_BY(mutex_);
+  std::vector<std::string> disconnected_ GUARDED_BY(mutex_);
 };
 
 class Disconnect : public ::testing::Test {
  protected:
   void serve(Server::Options options = {}) {
-    server_ = Server::create(std::move(options), keeper_.handler()).value();
+    server_ = Server::create(std::move(options), handler_.handler()).value();
   }
 
-  Keeper keeper_;
-  std::unique_ptr<Server> server_;  // destroyed before the keeper
+  HoldingHandler handler_;
+  std::unique_ptr<Server> server_;  // destroyed before the handler
 };
 
 TEST_F(Disconnect, ResetIsReported) {
   serve();
   RawSocket socket(server_->port());
   socket.write(kRequest);
-  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  ASSERT_TRUE(handler_.wait_for_requests(1));
   socket.reset();
-  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
-  keeper_.answer_all();
+  EXPECT_THAT(handler_.disconnected(1), ElementsAre("/a"));
+  handler_.answer_all();
 }
 
 TEST_F(Disconnect, CloseIsReported) {
@@ -106,10 +106,10 @@ TEST_F(Disconnect, CloseIsReported) {
   {
     RawSocket socket(server_->port());
     socket.write(kRequest);
-    ASSERT_TRUE(keeper_.wait_for_requests(1));
+    ASSERT_TRUE(handler_.wait_for_requests(1));
   }
-  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
-  keeper_.answer_all();
+  EXPECT_THAT(handler_.disconnected(1), ElementsAre("/a"));
+  handler_.answer_all();
 }
 
 TEST_F(Disconnect, CloseOfAUnixSocketIsReported) {
@@ -118,23 +118,23 @@ TEST_F(Disconnect, CloseOfAUnixSocketIsReported) {
   {
     RawSocket socket(path);
     socket.write(kRequest);
-    ASSERT_TRUE(keeper_.wait_for_requests(1));
+    ASSERT_TRUE(handler_.wait_for_requests(1));
   }
-  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+  EXPECT_THAT(handler_.disconnected(1), ElementsAre("/a"));
 }
 
 TEST_F(Disconnect, HalfClosedClientGetsItsAnswer) {
   serve();
   RawSocket socket(server_->port());
   socket.write(kRequest);
-  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  ASSERT_TRUE(handler_.wait_for_requests(1));
   socket.finish_writing();
   EXPECT_EQ(socket.read_until(kInterim), kInterim)
       << "the end was seen, and the client asked whether it listens";
-  keeper_.answer_all("late");
+  handler_.answer_all("late");
   EXPECT_THAT(socket.read_all(), ::testing::EndsWith("\r\n\r\nlate"));
   server_->stop(0ms);
-  EXPECT_THAT(keeper_.gone(0), IsEmpty());
+  EXPECT_THAT(handler_.disconnected(0), IsEmpty());
 }
 
 TEST_F(Disconnect, HalfClosedClientThatResetsIsReported) {
@@ -143,12 +143,12 @@ TEST_F(Disconnect, HalfClosedClientThatResetsIsReported) {
     RawSocket socket(server_->port());
     socket.write(kRequest);
     socket.finish_writing();
-    ASSERT_TRUE(keeper_.wait_for_requests(1));
+    ASSERT_TRUE(handler_.wait_for_requests(1));
     EXPECT_EQ(socket.read_until(kInterim), kInterim);
-    EXPECT_THAT(keeper_.gone(0), IsEmpty());
+    EXPECT_THAT(handler_.disconnected(0), IsEmpty());
     socket.reset();
   }
-  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+  EXPECT_THAT(handler_.disconnected(1), ElementsAre("/a"));
 }
 
 TEST_F(Disconnect, EachPipelinedRequestProbesAHalfClosedClient) {
@@ -158,23 +158,23 @@ TEST_F(Disconnect, EachPipelinedRequestProbesAHalfClosedClient) {
   socket.finish_writing();
   std::string got = socket.read_until(kInterim);
   EXPECT_EQ(got, kInterim);
-  ASSERT_TRUE(keeper_.wait_for_requests(1));
-  keeper_.answer_all("one");
+  ASSERT_TRUE(handler_.wait_for_requests(1));
+  handler_.answer_all("one");
   got = socket.read_until(kInterim);
   EXPECT_THAT(got, ::testing::HasSubstr("\r\n\r\none"));
-  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  ASSERT_TRUE(handler_.wait_for_requests(1));
   socket.reset();
-  EXPECT_THAT(keeper_.gone(1), ElementsAre("/b"));
+  EXPECT_THAT(handler_.disconnected(1), ElementsAre("/b"));
 }
 
 TEST_F(Disconnect, RequestWithoutACallbackSendsNoProbe) {
   serve();
-  keeper_.deaf = true;
+  handler_.unregistered = true;
   RawSocket socket(server_->port());
   socket.write(kRequest);
   socket.finish_writing();
-  ASSERT_TRUE(keeper_.wait_for_requests(1));
-  keeper_.answer_all();
+  ASSERT_TRUE(handler_.wait_for_requests(1));
+  handler_.answer_all();
   const std::string got = socket.read_all();
   EXPECT_THAT(got, StartsWith("HTTP/1.1 200 OK\r\n"));
 }
@@ -183,9 +183,9 @@ TEST_F(Disconnect, HalfCloseOfAnHttp10ClientIsReported) {
   serve();
   RawSocket socket(server_->port());
   socket.write("GET /a HTTP/1.0\r\n\r\n");
-  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  ASSERT_TRUE(handler_.wait_for_requests(1));
   socket.finish_writing();
-  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+  EXPECT_THAT(handler_.disconnected(1), ElementsAre("/a"));
   EXPECT_EQ(socket.read_all(), "");
 }
 
@@ -197,17 +197,17 @@ TEST_F(Disconnect, ClientWithUnreadRequestsIsReportedOnReset) {
     SCOPED_TRACE(urgent);
     RawSocket socket(server_->port());
     socket.write(kRequest + ahead);
-    ASSERT_TRUE(keeper_.wait_for_requests(1));
+    ASSERT_TRUE(handler_.wait_for_requests(1));
     if (urgent) {
       socket.write_urgent('!');  // the client still waits
-      keeper_.answer_all();
+      handler_.answer_all();
       EXPECT_THAT(socket.read_until("\r\n\r\nok"), StartsWith("HTTP/1.1 200 OK\r\n"));
-      EXPECT_THAT(keeper_.gone(1), ElementsAre("/a")) << "the one before";
+      EXPECT_THAT(handler_.disconnected(1), ElementsAre("/a")) << "the one before";
       continue;
     }
     socket.reset();
-    EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
-    keeper_.answer_all();
+    EXPECT_THAT(handler_.disconnected(1), ElementsAre("/a"));
+    handler_.answer_all();
   }
 }
 
@@ -221,18 +221,18 @@ TEST_F(Disconnect, ClientWithSkippedUrgentDataIsReportedOnReset) {
   for (int i = 0; i < kAhead; ++i) ahead += request("/b");
   RawSocket socket(server_->port());
   socket.write(request("/a") + ahead);
-  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  ASSERT_TRUE(handler_.wait_for_requests(1));
   socket.write_urgent('!');
   for (int i = 0; i < kAhead; ++i) {
-    ASSERT_TRUE(keeper_.wait_for_requests(1));
-    keeper_.answer_all();
+    ASSERT_TRUE(handler_.wait_for_requests(1));
+    handler_.answer_all();
   }
-  ASSERT_TRUE(keeper_.wait_for_requests(1)) << "the last one; behind it everything has been read";
+  ASSERT_TRUE(handler_.wait_for_requests(1)) << "the last one; behind it everything has been read";
   socket.write(request("/c") + ahead);
-  keeper_.answer_all();
-  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  handler_.answer_all();
+  ASSERT_TRUE(handler_.wait_for_requests(1));
   socket.reset();
-  EXPECT_THAT(keeper_.gone(1), ElementsAre("/c"));
+  EXPECT_THAT(handler_.disconnected(1), ElementsAre("/c"));
 }
 
 TEST_F(Disconnect, AnswerRemovesTheCallback) {
@@ -240,23 +240,23 @@ TEST_F(Disconnect, AnswerRemovesTheCallback) {
   {
     RawSocket socket(server_->port());
     socket.write(kRequest);
-    ASSERT_TRUE(keeper_.wait_for_requests(1));
-    EXPECT_EQ(keeper_.callbacks(), 1);
-    keeper_.answer_all();
+    ASSERT_TRUE(handler_.wait_for_requests(1));
+    EXPECT_EQ(handler_.callbacks(), 1);
+    handler_.answer_all();
     EXPECT_THAT(socket.read_until("ok"), StartsWith("HTTP/1.1 200 OK\r\n"));
-    EXPECT_EQ(keeper_.callbacks(), 0);
-    keeper_.deaf = true;
+    EXPECT_EQ(handler_.callbacks(), 0);
+    handler_.unregistered = true;
     socket.write("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
-    ASSERT_TRUE(keeper_.wait_for_requests(1));
+    ASSERT_TRUE(handler_.wait_for_requests(1));
   }
   server_->stop(0ms);
-  EXPECT_THAT(keeper_.gone(0), IsEmpty()) << "only of the request that was asked about";
+  EXPECT_THAT(handler_.disconnected(0), IsEmpty()) << "only of the request that was asked about";
 }
 
 TEST_F(Disconnect, AnswerWithinTheCallRemovesTheCallback) {
   std::atomic<int> notified{0};
   auto server = Server::create({}, [&](Request, Responder respond) {
-                  respond.on_gone([&] { ++notified; });
+                  respond.on_disconnect([&] { ++notified; });
                   respond({200, {}, "ok", nullptr});
                 }).value();
   {
@@ -272,10 +272,10 @@ TEST_F(Disconnect, StopReportsUnansweredRequests) {
   serve();
   RawSocket socket(server_->port());
   socket.write(kRequest);
-  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  ASSERT_TRUE(handler_.wait_for_requests(1));
   server_->stop(0ms);
-  EXPECT_THAT(keeper_.gone(0), ElementsAre("/a"));
-  keeper_.answer_all();
+  EXPECT_THAT(handler_.disconnected(0), ElementsAre("/a"));
+  handler_.answer_all();
 }
 
 TEST_F(Disconnect, CancelledTlsClientIsReported) {
@@ -293,25 +293,25 @@ TEST_F(Disconnect, CancelledTlsClientIsReported) {
             ->call(Context(stop.get_token()), {.url = "https://" + server_->address() + "/a"});
     EXPECT_EQ(answer.error().code(), Code::kCancelled);
   });
-  EXPECT_TRUE(keeper_.wait_for_requests(1));
+  EXPECT_TRUE(handler_.wait_for_requests(1));
   stop.request_stop();
   client.join();
-  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+  EXPECT_THAT(handler_.disconnected(1), ElementsAre("/a"));
 }
 
 TEST_F(Disconnect, CancelledLoopbackCallerIsReported) {
-  const auto http = loopback(keeper_.handler());
+  const auto http = loopback(handler_.handler());
   std::stop_source stop;
   std::thread caller([&] {
     EXPECT_EQ(http->call(Context(stop.get_token()), {.url = "/a"}).error().code(),
               Code::kCancelled);
   });
-  EXPECT_TRUE(keeper_.wait_for_requests(1));
+  EXPECT_TRUE(handler_.wait_for_requests(1));
   stop.request_stop();
   caller.join();
-  EXPECT_THAT(keeper_.gone(0), ElementsAre("/a"));
-  EXPECT_EQ(keeper_.callbacks(), 0);
-  keeper_.answer_all();
+  EXPECT_THAT(handler_.disconnected(0), ElementsAre("/a"));
+  EXPECT_EQ(handler_.callbacks(), 0);
+  handler_.answer_all();
 }
 
 // Clients hang up in every way and at every moment while other threads answer. Each request is
@@ -319,7 +319,7 @@ TEST_F(Disconnect, CancelledLoopbackCallerIsReported) {
 TEST(DisconnectFaults, EachDisconnectIsReportedAtMostOnceAndFreesItsCallback) {
   constexpr int kClients = 4, kRounds = 60;
   const auto alive = std::make_shared<int>();
-  std::atomic<int> asked{0}, notified{0}, answered{0}, notified_twice{0};
+  std::atomic<int> requests{0}, notified{0}, answered{0}, notified_twice{0};
   {
     HandlerPool pool({.threads = 2, .queue_max = 1024});
     Mutex mutex;
@@ -329,17 +329,17 @@ TEST(DisconnectFaults, EachDisconnectIsReportedAtMostOnceAndFreesItsCallback) {
       ++answered;
       return Response{200, {}, "ok", nullptr};
     });
-    auto server = Server::create({.io_threads = 2}, [&](Request request, Responder respond) {
-                    ++asked;
-                    respond.on_gone([&, once = std::make_shared<std::atomic<bool>>(false), alive] {
-                      if (once->exchange(true)) ++notified_twice;
-                      ++notified;
-                    });
-                    if (request.target != "/never")
-                      return answering(std::move(request), std::move(respond));
-                    MutexLock lock(mutex);
-                    late.push_back(std::move(respond));
-                  }).value();
+    auto server =
+        Server::create({.io_threads = 2}, [&](Request request, Responder respond) {
+          ++requests;
+          respond.on_disconnect([&, once = std::make_shared<std::atomic<bool>>(false), alive] {
+            if (once->exchange(true)) ++notified_twice;
+            ++notified;
+          });
+          if (request.target != "/never") return answering(std::move(request), std::move(respond));
+          MutexLock lock(mutex);
+          late.push_back(std::move(respond));
+        }).value();
     std::vector<std::thread> clients;
     for (int c = 0; c < kClients; ++c) {
       clients.emplace_back([&, c] {
@@ -373,7 +373,7 @@ TEST(DisconnectFaults, EachDisconnectIsReportedAtMostOnceAndFreesItsCallback) {
     for (std::thread& client : clients) client.join();
     server->stop(0ms);
     EXPECT_EQ(alive.use_count(), 1) << "connections are gone, and what they kept";
-    EXPECT_GE(notified + answered, asked);
+    EXPECT_GE(notified + answered, requests);
     EXPECT_GT(notified, 0);
     EXPECT_GT(answered, 0);
   }

@@ -171,7 +171,7 @@ class Client final : public GrpcClient {
       if (!*open) return broken("the connection ended before the answer");
     }
     // The peer may wait for an acknowledgement or for the end of our stream.
-    if (const Status rest = refill(http, unsent); rest.ok() && !unsent.empty()) {
+    if (const Status refilled = refill(http, unsent); refilled.ok() && !unsent.empty()) {
       const ssize_t sent =
           ::send(connection->fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent == static_cast<ssize_t>(unsent.size())) unsent.clear();

@@ -104,11 +104,11 @@ TEST_F(GrpcClientTest, NonGrpcAnswerIsUnavailableAndDescribed) {
   GrpcReply reply;
   const GrpcServer server(socket, [&](const GrpcCall&) { return reply; });
   const auto client = make_grpc_client({.unix_socket = socket});
-  const auto expect = [&](const std::string& words) {
+  const auto expect = [&](const std::string& fragment) {
     const auto answer = client->call(soon(), "/a.B/C", "");
-    ASSERT_FALSE(answer.ok()) << words;
-    EXPECT_EQ(answer.error().code(), Code::kUnavailable) << words;
-    EXPECT_NE(answer.error().message().find(words), std::string::npos) << answer.error();
+    ASSERT_FALSE(answer.ok()) << fragment;
+    EXPECT_EQ(answer.error().code(), Code::kUnavailable) << fragment;
+    EXPECT_NE(answer.error().message().find(fragment), std::string::npos) << answer.error();
     EXPECT_NE(answer.error().message().find(socket), std::string::npos) << answer.error();
   };
   reply.http_status = 404;
@@ -189,7 +189,7 @@ TEST_F(GrpcClientTest, DeadlineEndsACallAndIsSentToTheServer) {
   const GrpcServer server(socket, [&](const GrpcCall& call) {
     if (call.message == "wait") seen.set_value(call);
     GrpcReply reply = GrpcReply::of("x");
-    reply.silent = call.message == "wait";
+    reply.no_answer = call.message == "wait";
     return reply;
   });
   const auto client = make_grpc_client({.unix_socket = socket});
@@ -210,7 +210,7 @@ TEST_F(GrpcClientTest, StopRequestCancelsTheCallAndClosesTheConnection) {
   const GrpcServer server(socket, [&](const GrpcCall&) {
     arrived.set_value();
     GrpcReply reply;
-    reply.silent = true;
+    reply.no_answer = true;
     return reply;
   });
   const auto client = make_grpc_client({.unix_socket = socket});

@@ -107,7 +107,7 @@ class Loopback final : public HttpClient {
     const bool head = out.method == "HEAD";
 
     auto exchange = std::make_shared<Exchange>();
-    const auto gone = std::make_shared<Responder::Gone>();
+    const auto on_disconnect = std::make_shared<Responder::OnDisconnect>();
     handler_(std::move(out), Responder(
                                  [exchange](Response response) {
                                    {
@@ -118,9 +118,11 @@ class Loopback final : public HttpClient {
                                    }
                                    exchange->changed.notify_all();
                                  },
-                                 [gone](Responder::Gone asked) { *gone = std::move(asked); }));
-    const Responder::Gone reported =
-        std::exchange(*gone, nullptr);  // other holders of the responder do not keep this callback
+                                 [on_disconnect](Responder::OnDisconnect callback) {
+                                   *on_disconnect = std::move(callback);
+                                 }));
+    // Other holders of the responder do not keep this callback.
+    const Responder::OnDisconnect reported = std::exchange(*on_disconnect, nullptr);
     std::unique_lock lock(exchange->mutex);
     if (Status status = exchange->wait(lock, ctx, [&] { return exchange->answered; });
         !status.ok()) {

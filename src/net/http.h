@@ -91,10 +91,10 @@ struct Response {
 /// call. Move-only.
 class Responder {
  public:
-  using Gone = std::function<void()>;
-  /// on_gone() passes its callback to `watch`; without `watch`, disconnects are not reported.
+  using OnDisconnect = std::function<void()>;
+  /// on_disconnect() passes its callback to `watch`; without `watch`, disconnects are not reported.
   explicit Responder(std::function<void(Response)> complete,
-                     std::function<void(Gone)> watch = nullptr)
+                     std::function<void(OnDisconnect)> watch = nullptr)
       : complete_(std::move(complete)), watch_(std::move(watch)) {}
   Responder(Responder&& other) noexcept
       : complete_(std::exchange(other.complete_, nullptr)),
@@ -105,13 +105,13 @@ class Responder {
     if (auto complete = std::exchange(complete_, nullptr)) complete(std::move(response));
   }
 
-  /// Registers `gone`, called once if the client disconnects before the answer. Call it only within
-  /// the handler's call, on the handler's thread. The last registration counts. Unused, it costs
-  /// nothing.
+  /// Registers `callback`, called once if the client disconnects before the answer. Call it only
+  /// within the handler's call, on the handler's thread. The last registration counts. Unused, it
+  /// costs nothing.
   ///
-  /// `gone` runs on the connection's I/O thread and must not block. With loopback() it runs on the
-  /// thread of the caller that gave up. It is destroyed there too, after the answer or after its
-  /// call. It may run while another thread answers; that answer is dropped.
+  /// `callback` runs on the connection's I/O thread and must not block. With loopback() it runs on
+  /// the thread of the caller that gave up. It is destroyed there too, after the answer or after
+  /// its call. It may run while another thread answers; that answer is dropped.
   ///
   /// A client is gone if its connection broke or closed, or if the server stops. A half-close is
   /// different: the client may still wait for its answer. Both look the same here, so the server
@@ -119,13 +119,13 @@ class Responder {
   /// listener resets the connection. HTTP/1.0 has no interim response, so there the end of input
   /// counts as gone. The end of input is not noticed behind more than 64 KiB of unread further
   /// requests. A reset is noticed, except behind urgent data.
-  void on_gone(Gone gone) {
-    if (watch_) watch_(std::move(gone));
+  void on_disconnect(OnDisconnect callback) {
+    if (watch_) watch_(std::move(callback));
   }
 
  private:
   std::function<void(Response)> complete_;
-  std::function<void(Gone)> watch_;
+  std::function<void(OnDisconnect)> watch_;
 };
 
 /// Serves requests. Called on an I/O thread, so it must not block; blocking work goes through

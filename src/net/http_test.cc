@@ -102,12 +102,12 @@ TEST(Loopback, EndOfTheStreamEndsTheBody) {
 
 TEST(Loopback, StopAndDeadlineEndWaitsForHeaderAndBody) {
   auto feed = std::make_shared<Feed>();
-  auto silent = loopback([](Request, Responder respond) {
+  auto unanswered = loopback([](Request, Responder respond) {
     // Not answered while the test waits; static, so that it is kept.
-    static std::vector<std::shared_ptr<Responder>> kept;
-    kept.push_back(std::make_shared<Responder>(std::move(respond)));
+    static std::vector<std::shared_ptr<Responder>> responders;
+    responders.push_back(std::make_shared<Responder>(std::move(respond)));
   });
-  EXPECT_EQ(silent->send(Context().with_timeout(20ms), {.url = "/"}).error().code(),
+  EXPECT_EQ(unanswered->send(Context().with_timeout(20ms), {.url = "/"}).error().code(),
             Code::kTimeout);
   auto streaming = loopback([&](Request, Responder respond) {
     Response response;

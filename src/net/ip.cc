@@ -46,8 +46,9 @@ bool IpBlock::contains(const Ip& ip) const {
   if (base.bits == 0 || base.bits != ip.bits) return false;
   const auto whole = static_cast<std::size_t>(prefix / 8);
   if (std::memcmp(ip.bytes.data(), base.bytes.data(), whole) != 0) return false;
-  const int rest = prefix % 8;
-  return rest == 0 || (ip.bytes[whole] >> (8 - rest)) == (base.bytes[whole] >> (8 - rest));
+  const int odd_bits = prefix % 8;
+  return odd_bits == 0 ||
+         (ip.bytes[whole] >> (8 - odd_bits)) == (base.bytes[whole] >> (8 - odd_bits));
 }
 
 std::optional<IpBlock> parse_ip_block(std::string_view text) {

@@ -93,8 +93,8 @@ TEST(Proxy, EachSchemeUsesItsOwnProxy) {
   EXPECT_EQ(proxy_for(proxies, "http", "files.example", 80), "http://a:1");
   EXPECT_EQ(proxy_for(proxies, "http", "inside.example", 80), std::nullopt);
   EXPECT_EQ(proxy_for(proxies, "https", "files.example", 443), std::nullopt);
-  for (const char* here : {"localhost", "127.0.0.1", "127.8.9.10", "::1"})
-    EXPECT_EQ(proxy_for(proxies, "http", here, 80), std::nullopt);
+  for (const char* host : {"localhost", "127.0.0.1", "127.8.9.10", "::1"})
+    EXPECT_EQ(proxy_for(proxies, "http", host, 80), std::nullopt);
 }
 
 }  // namespace

@@ -78,19 +78,19 @@ class Acceptor final : public Reactor::Listener {
     if (std::exchange(choosing_, true)) {
       choose_again_ = true;
     } else {
-      ask_loop(0, std::nullopt);
+      visit_loop(0, std::nullopt);
     }
   }
   /// Compares the choice so far with the connections of one loop, on its thread, then asks the
   /// next.
-  void ask_loop(std::size_t number, std::optional<Choice> longest) {
+  void visit_loop(std::size_t number, std::optional<Choice> longest) {
     if (number == loops_.size()) return close_chosen(longest);
     Loop& loop = *loops_[number];
     loop.reactor().post([this, number, longest, &loop]() mutable {
-      const std::optional<Loop::Waiting> here = loop.longest_waiting();
-      if (here && (!longest || here->since < longest->waiting.since))
-        longest = Choice{.loop = &loop, .waiting = *here};
-      ask_loop(number + 1, longest);
+      const std::optional<Loop::Waiting> candidate = loop.longest_waiting();
+      if (candidate && (!longest || candidate->since < longest->waiting.since))
+        longest = Choice{.loop = &loop, .waiting = *candidate};
+      visit_loop(number + 1, longest);
     });
   }
   void close_chosen(const std::optional<Choice>& longest) {
@@ -129,7 +129,8 @@ class SocketServer final : public Server {
     state_.options = std::move(options);
     state_.handler = std::move(handler);
     state_.use(std::move(tls));
-    state_.asks_names = state_.options.tls && !state_.options.tls->client_ca_pem.empty();
+    state_.requests_client_certificates =
+        state_.options.tls && !state_.options.tls->client_ca_pem.empty();
     state_.clients.limit({.per_name = state_.options.connections_per_name_max,
                           .nameless = state_.options.nameless_connections_max});
     state_.addresses.limit(state_.options.connections_per_address_max);
@@ -169,7 +170,7 @@ class SocketServer final : public Server {
       return Error(Code::kInvalid, "a server without TLS has no certificate");
     if (tls.client_ca_pem.empty() != state_.options.tls->client_ca_pem.empty())
       return Error(Code::kInvalid,
-                   "a server that runs cannot begin or end to ask for client certificates");
+                   "client certificates cannot be turned on or off while the server runs");
     TRY(internal::TlsContext context, internal::server_context(tls));
     state_.use(std::move(context));
     return {};

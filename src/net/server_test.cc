@@ -346,17 +346,17 @@ TEST(Server, AnswersFromOtherThreadsAndDroppedRespondersReachTheClient) {
 }
 
 TEST(Server, ResponderMayOutliveItsServer) {
-  std::shared_ptr<Responder> kept;
+  std::shared_ptr<Responder> held;
   std::atomic<bool> arrived = false;
   auto server = serve({}, [&](Request, Responder respond) {
-    kept = std::make_shared<Responder>(std::move(respond));
+    held = std::make_shared<Responder>(std::move(respond));
     arrived = true;
   });
   RawSocket socket(server->port());
   socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   ASSERT_TRUE(eventually("the request arrives", [&] { return arrived.load(); }));
   server.reset();
-  (*kept)(text("too late"));
+  (*held)(text("too late"));
   EXPECT_EQ(socket.read_all(), "");
 }
 
@@ -464,8 +464,8 @@ TEST(Server, FullServerEvictsConnectionsWithoutRequests) {
   options.connections_max = 8;
   options.io_threads = 2;
   auto server = serve(options);
-  std::vector<std::unique_ptr<RawSocket>> silent;
-  for (int i = 0; i < 40; ++i) silent.push_back(std::make_unique<RawSocket>(server->port()));
+  std::vector<std::unique_ptr<RawSocket>> idle_sockets;
+  for (int i = 0; i < 40; ++i) idle_sockets.push_back(std::make_unique<RawSocket>(server->port()));
   for (int i = 0; i < 3; ++i) {
     RawSocket client(server->port());
     client.write(kGetA);
@@ -550,8 +550,8 @@ TEST(Server, ClientThatDoesNotReadItsAnswerIsEvicted) {
     if (request.target == "/large") response.stream = feed->stream();
     respond(std::move(response));
   });
-  RawSocket deaf(server->port());
-  deaf.write("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+  RawSocket unread_client(server->port());
+  unread_client.write("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
   ASSERT_TRUE(eventually("the answer begins", [&] { return feed->taken_bytes() > 0; }));
   RawSocket client(server->port());
   client.write(kGetA);
@@ -568,22 +568,22 @@ TEST(Server, ConnectionAboveTheLimitWaitsWhileAllOthersAreServed) {
     MutexLock lock(mutex);
     waiting.push_back(std::move(respond));
   });
-  const auto asked = [&](std::size_t count) {
+  const auto has_waiting = [&](std::size_t count) {
     MutexLock lock(mutex);
     return waiting.size() == count;
   };
   RawSocket first(server->port()), second(server->port());
   for (auto* socket : {&first, &second}) socket->write(kGetA);
-  ASSERT_TRUE(eventually([&] { return asked(2); }));
+  ASSERT_TRUE(eventually([&] { return has_waiting(2); }));
   RawSocket third(server->port());
   third.write(kGetA);
   EXPECT_EQ(third.read_until("HTTP", 50ms), "");
-  EXPECT_TRUE(asked(2));
+  EXPECT_TRUE(has_waiting(2));
   {
     MutexLock lock(mutex);
     waiting.front()(text("done"));
   }
-  EXPECT_TRUE(eventually([&] { return asked(3); })) << "whoever is answered gives way";
+  EXPECT_TRUE(eventually([&] { return has_waiting(3); })) << "whoever is answered gives way";
   MutexLock lock(mutex);
   waiting.clear();
 }
@@ -729,13 +729,13 @@ TEST(HandlerPool, FullQueueReturns429AndShutdownReturns503) {
     return text("done");
   });
   std::atomic<int> statuses[3] = {0, 0, 0};
-  const auto ask = [&](int i) {
+  const auto send_request = [&](int i) {
     handler(Request(), Responder([&, i](Response response) { statuses[i] = response.status; }));
   };
-  ask(0);
+  send_request(0);
   EXPECT_TRUE(eventually("the first request is handled", [&] { return running > 0; }));
-  ask(1);
-  ask(2);
+  send_request(1);
+  send_request(2);
   EXPECT_EQ(statuses[2], 429);
   std::thread ender([&] { pool.reset(); });
   EXPECT_TRUE(eventually("the second request is answered", [&] { return statuses[1] != 0; }));

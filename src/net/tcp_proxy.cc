@@ -73,7 +73,7 @@ class Session {
   void start() { connect_next(); }
   void close();
   SteadyTime deadline() const { return deadline_; }
-  SteadyTime silent_since() const { return silent_since_; }
+  SteadyTime idle_since() const { return idle_since_; }
   const std::string& peer() const { return peer_; }
   /// The backend did not answer in time.
   void give_up_backend();
@@ -92,7 +92,7 @@ class Session {
   bool connecting_ = false;
   bool closed_ = false;
   SteadyTime deadline_ = SteadyTime::max();
-  SteadyTime silent_since_ = system_clock().now();  // when bytes last moved
+  SteadyTime idle_since_ = system_clock().now();  // when bytes last moved
   End client_, backend_;
 };
 
@@ -217,7 +217,7 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
       }
       std::string client = peer.str();
       if (!clients_.add(client)) continue;
-      if (sessions_.size() >= options_.connections_max) close_longest_silent();
+      if (sessions_.size() >= options_.connections_max) close_longest_idle();
       internal::set_no_delay(fd.get());
       std::vector<Address> order;
       {
@@ -238,10 +238,10 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
   }
   void on_writable() override {}
 
-  void close_longest_silent() {
+  void close_longest_idle() {
     Session* longest = nullptr;
     for (auto& [id, session] : sessions_)
-      if (longest == nullptr || session->silent_since() < longest->silent_since())
+      if (longest == nullptr || session->idle_since() < longest->idle_since())
         longest = session.get();
     if (longest != nullptr) longest->close();
   }
@@ -319,7 +319,7 @@ void Session::pump(End& from, End& to) {
       if (count < 0 && (errno == EAGAIN || errno == EINTR)) return to.watch->want_write();
       if (count < 0) return close();
       from.sent += static_cast<std::size_t>(count);
-      silent_since_ = system_clock().now();
+      idle_since_ = system_clock().now();
     }
     from.sent = 0;
     from.pending.clear();
@@ -339,7 +339,7 @@ void Session::pump(End& from, End& to) {
     }
     if (count < 0) return close();
     if (count == 0) from.read_ended = true;
-    silent_since_ = system_clock().now();
+    idle_since_ = system_clock().now();
   }
   // Other sessions get a turn now. Pending bytes are written before more are read, because they may
   // be the last.

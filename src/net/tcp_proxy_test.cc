@@ -24,7 +24,7 @@ std::unique_ptr<Server> backend(std::string name) {
 }
 
 /// One request on a separate connection.
-std::string ask(const TcpProxy& proxy, std::string body = "") {
+std::string answer_through(const TcpProxy& proxy, std::string body = "") {
   auto answer = make_client({.idle_connections_max = 0})
                     ->call(Context().with_timeout(60s), {.method = "POST",
                                                          .url = "http://" + proxy.address() + "/",
@@ -33,29 +33,29 @@ std::string ask(const TcpProxy& proxy, std::string body = "") {
 }
 
 std::string dead_address() {
-  CannedServer gone("");
-  return "127.0.0.1:" + std::to_string(gone.port());
+  CannedServer closed_server("");
+  return "127.0.0.1:" + std::to_string(closed_server.port());
 }
 
 TEST(TcpProxy, BalancesRoundRobin) {
   auto a = backend("a"), b = backend("b");
   auto proxy = *TcpProxy::create({}, {a->address(), b->address()});
   std::string answers;
-  for (int i = 0; i < 6; ++i) answers += ask(*proxy);
+  for (int i = 0; i < 6; ++i) answers += answer_through(*proxy);
   EXPECT_TRUE(answers == "a0b0a0b0a0b0" || answers == "b0a0b0a0b0a0") << answers;
 }
 
 TEST(TcpProxy, RefusingBackendsAreSkipped) {
   auto a = backend("a");
   auto proxy = *TcpProxy::create({}, {dead_address(), a->address(), dead_address()});
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(ask(*proxy), "a0");
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(answer_through(*proxy), "a0");
 }
 
 TEST(TcpProxy, ConnectionIsClosedWithoutAWorkingBackend) {
   auto proxy = *TcpProxy::create({});
-  EXPECT_EQ(ask(*proxy), "!unavailable");
+  EXPECT_EQ(answer_through(*proxy), "!unavailable");
   ASSERT_TRUE(proxy->set_backends({dead_address()}).ok());
-  EXPECT_EQ(ask(*proxy), "!unavailable");
+  EXPECT_EQ(answer_through(*proxy), "!unavailable");
 }
 
 TEST(TcpProxy, ReplacedBackendKeepsOnlyExistingConnections) {
@@ -66,7 +66,7 @@ TEST(TcpProxy, ReplacedBackendKeepsOnlyExistingConnections) {
   EXPECT_NE(old.read_until("a0").find("a0"), std::string::npos);
   ASSERT_TRUE(proxy->set_backends({b->address()}).ok());
   EXPECT_EQ(proxy->backends(), std::vector<std::string>{b->address()});
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(*proxy), "b0");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(answer_through(*proxy), "b0");
   old.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_NE(old.read_until("a0").find("a0"), std::string::npos);
   EXPECT_EQ(proxy->set_backends({"nowhere"}).error().code(), Code::kInvalid);
@@ -92,7 +92,7 @@ TEST(TcpProxy, LastBytesAreForwardedWithoutFurtherInput) {
 TEST(TcpProxy, CarriesLargeBodiesAndHalfClosedConnections) {
   auto a = backend("a");
   auto proxy = *TcpProxy::create({}, {a->address()});
-  EXPECT_EQ(ask(*proxy, std::string(10'000'000, 'x')), "a10000000");
+  EXPECT_EQ(answer_through(*proxy, std::string(10'000'000, 'x')), "a10000000");
   RawSocket socket(proxy->port());
   socket.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
   socket.finish_writing();
@@ -100,7 +100,7 @@ TEST(TcpProxy, CarriesLargeBodiesAndHalfClosedConnections) {
   EXPECT_TRUE(socket.closed());
 }
 
-bool asks_again(RawSocket& socket) {
+bool answers_again(RawSocket& socket) {
   socket.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
   return socket.read_until("a0").find("a0") != std::string::npos;
 }
@@ -110,14 +110,14 @@ TEST(TcpProxy, FullProxyEvictsTheLongestSilentConnection) {
   auto proxy =
       *TcpProxy::create({.connections_max = 2, .connections_per_address_max = 10}, {a->address()});
   RawSocket first(proxy->port()), second(proxy->port());
-  EXPECT_TRUE(asks_again(first));
-  EXPECT_TRUE(asks_again(second));
-  EXPECT_TRUE(asks_again(first));
+  EXPECT_TRUE(answers_again(first));
+  EXPECT_TRUE(answers_again(second));
+  EXPECT_TRUE(answers_again(first));
   RawSocket third(proxy->port());
-  EXPECT_TRUE(asks_again(third));
+  EXPECT_TRUE(answers_again(third));
   EXPECT_EQ(second.read_all(), "");
   EXPECT_TRUE(second.closed());
-  EXPECT_TRUE(asks_again(first));
+  EXPECT_TRUE(answers_again(first));
   EXPECT_EQ(proxy->connections(), 2u);
 }
 
@@ -125,12 +125,12 @@ TEST(TcpProxy, SilentConnectionsDoNotBlockClients) {
   auto a = backend("a");
   auto proxy =
       *TcpProxy::create({.connections_max = 8, .connections_per_address_max = 100}, {a->address()});
-  std::vector<std::unique_ptr<RawSocket>> silent;
+  std::vector<std::unique_ptr<RawSocket>> idle_sockets;
   for (int i = 0; i < 40; ++i) {
-    silent.push_back(std::make_unique<RawSocket>(proxy->port()));
-    if (i % 2 == 0) silent.back()->write("G");
+    idle_sockets.push_back(std::make_unique<RawSocket>(proxy->port()));
+    if (i % 2 == 0) idle_sockets.back()->write("G");
   }
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(*proxy), "a0");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(answer_through(*proxy), "a0");
 }
 
 TEST(TcpProxy, ConnectionsPerAddressAreLimited) {
@@ -138,30 +138,31 @@ TEST(TcpProxy, ConnectionsPerAddressAreLimited) {
   auto proxy = *TcpProxy::create({.connections_max = 5}, {a->address()});  // half for one address
   auto first = std::make_unique<RawSocket>(proxy->port());
   RawSocket second(proxy->port());
-  EXPECT_TRUE(asks_again(*first));
-  EXPECT_TRUE(asks_again(second));
+  EXPECT_TRUE(answers_again(*first));
+  EXPECT_TRUE(answers_again(second));
   RawSocket third(proxy->port());
-  EXPECT_FALSE(asks_again(third));
+  EXPECT_FALSE(answers_again(third));
   EXPECT_TRUE(third.closed());
   first.reset();
-  EXPECT_TRUE(eventually("the place is free again", [&] { return ask(*proxy) == "a0"; }));
+  EXPECT_TRUE(
+      eventually("the place is free again", [&] { return answer_through(*proxy) == "a0"; }));
 }
 
 TEST(TcpProxy, FinishFreesThePortAndKeepsConnections) {
   auto a = backend("a"), b = backend("b");
   auto proxy = *TcpProxy::create({}, {a->address()});
   RawSocket early(proxy->port());
-  const auto early_asks = [&] {
+  const auto early_is_served = [&] {
     early.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     return early.read_until("a0").find("a0") != std::string::npos;
   };
-  ASSERT_TRUE(early_asks());
+  ASSERT_TRUE(early_is_served());
   proxy->finish();
   proxy->finish();
   auto next = TcpProxy::create({.listen = proxy->address()}, {b->address()});
   ASSERT_TRUE(next.ok()) << next.error();
-  EXPECT_EQ(ask(**next), "b0");
-  EXPECT_TRUE(early_asks());
+  EXPECT_EQ(answer_through(**next), "b0");
+  EXPECT_TRUE(early_is_served());
   EXPECT_EQ(proxy->connections(), 1u);
   proxy->stop();
   EXPECT_EQ(early.read_all(), "");
@@ -183,7 +184,7 @@ TEST(TcpProxy, StopClosesConnectionsAndFreesThePort) {
   EXPECT_TRUE(open.closed());
   auto again = TcpProxy::create({.listen = address, .thread = thread}, {a->address()});
   ASSERT_TRUE(again.ok()) << again.error();
-  EXPECT_EQ(ask(**again), "a0");
+  EXPECT_EQ(answer_through(**again), "a0");
 }
 
 }  // namespace

@@ -122,13 +122,13 @@ TEST(Tls, SilentHandshakesDoNotBlockOtherClients) {
   options.header_timeout = 1h;  // the handshakes do not time out before that
   auto server = *Server::create(
       options, inline_handler([](const Request&) { return Response{.body = "here"}; }));
-  std::vector<std::unique_ptr<varda::net::testing::RawSocket>> silent;
+  std::vector<std::unique_ptr<varda::net::testing::RawSocket>> idle_sockets;
   for (int i = 0; i < 12; ++i) {
-    silent.push_back(std::make_unique<varda::net::testing::RawSocket>(server->port()));
-    if (i % 2 == 0) silent.back()->write("\x16\x03\x01");  // the beginning of a ClientHello
+    idle_sockets.push_back(std::make_unique<varda::net::testing::RawSocket>(server->port()));
+    if (i % 2 == 0) idle_sockets.back()->write("\x16\x03\x01");  // the beginning of a ClientHello
   }
   EXPECT_TRUE(get(*server, {.ca_pem = authority().ca.certificate_pem}).ok());
-  for (const auto& socket : silent) {
+  for (const auto& socket : idle_sockets) {
     EXPECT_EQ(socket->read_until("x", 0ms), "");
     EXPECT_FALSE(socket->closed());
   }
@@ -203,9 +203,9 @@ TEST(Tls, OldestConnectionsOfOneClientAreEvictedAboveItsLimit) {
       {.io_threads = 2, .connections_per_name_max = 2, .nameless_connections_max = 1});
   const auto greedy = make_client({.tls = named("greedy")});
   const auto modest = make_client({.tls = named("modest")});
-  const auto nobody = make_client({.tls = {.ca_pem = authority().ca.certificate_pem}});
-  ClientResponse kept = streams.open(*modest);
-  ClientResponse kept_too = streams.open(*nobody);
+  const auto anonymous = make_client({.tls = {.ca_pem = authority().ca.certificate_pem}});
+  ClientResponse modest_stream = streams.open(*modest);
+  ClientResponse anonymous_stream = streams.open(*anonymous);
   std::vector<ClientResponse> greedy_ones;
   for (int i = 0; i < 4; ++i) greedy_ones.push_back(streams.open(*greedy));
   for (int i = 0; i < 2; ++i) {
@@ -215,10 +215,10 @@ TEST(Tls, OldestConnectionsOfOneClientAreEvictedAboveItsLimit) {
     ASSERT_FALSE(more.ok());
     EXPECT_EQ(more.error().code(), Code::kUnavailable);
   }
-  for (auto* response : {&greedy_ones[2], &greedy_ones[3], &kept, &kept_too})
+  for (auto* response : {&greedy_ones[2], &greedy_ones[3], &modest_stream, &anonymous_stream})
     EXPECT_EQ(**response->body->read(), "open");
-  ClientResponse newer = streams.open(*nobody);
-  EXPECT_FALSE(kept_too.body->read().ok());
+  ClientResponse newer = streams.open(*anonymous);
+  EXPECT_FALSE(anonymous_stream.body->read().ok());
   EXPECT_EQ(**newer.body->read(), "open");
 }
 
@@ -242,10 +242,10 @@ TEST(Tls, IdleConnectionsWithoutACertificateAreClosedSoon) {
     while (!answer.ok() && !until.done()) answer = client.call(until, {.url = url});
     return answer.ok() ? answer->body : answer.error().message();
   };
-  const auto nobody = make_client({.tls = {.ca_pem = authority().ca.certificate_pem}});
-  const auto somebody = make_client({.tls = named("line7"), .connect_timeout = 60s});
-  EXPECT_EQ(served(*nobody), "");
-  EXPECT_EQ(served(*somebody), "line7");  // the only place was given back
+  const auto anonymous = make_client({.tls = {.ca_pem = authority().ca.certificate_pem}});
+  const auto named_client = make_client({.tls = named("line7"), .connect_timeout = 60s});
+  EXPECT_EQ(served(*anonymous), "");
+  EXPECT_EQ(served(*named_client), "line7");  // the only place was given back
 }
 
 TEST(Tls, ClientsWithoutACertificateHaveASmallerBodyLimit) {
@@ -257,9 +257,9 @@ TEST(Tls, ClientsWithoutACertificateHaveASmallerBodyLimit) {
   auto server = *Server::create(options, inline_handler([](const Request& request) {
                                   return Response{.body = std::to_string(request.body.size())};
                                 }));
-  const TlsClient nobody{.ca_pem = authority().ca.certificate_pem};
-  EXPECT_EQ(get(*server, nobody, "127.0.0.1", std::string(1000, 'x'))->body, "1000");
-  EXPECT_EQ(get(*server, nobody, "127.0.0.1", std::string(1001, 'x'))->status, 413);
+  const TlsClient anonymous{.ca_pem = authority().ca.certificate_pem};
+  EXPECT_EQ(get(*server, anonymous, "127.0.0.1", std::string(1000, 'x'))->body, "1000");
+  EXPECT_EQ(get(*server, anonymous, "127.0.0.1", std::string(1001, 'x'))->status, 413);
   EXPECT_EQ(get(*server, named("line7"), "127.0.0.1", std::string(100'000, 'x'))->body, "100000");
 }
 
@@ -289,17 +289,17 @@ TEST(Tls, NewCertificateAppliesToNewConnectionsOnly) {
                              {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true},
                              {.not_before = kClocksBegin, .not_after = end});
   };
-  const auto ask = [&](HttpClient& client) {
+  const auto call = [&](HttpClient& client) {
     const Context ctx = Context().with_timeout(60s);
     return client.call(
         ctx, {.method = "PUT", .url = "https://127.0.0.1:" + std::to_string(server->port()) + "/"});
   };
   const WallTime now = std::chrono::system_clock::now();
   const auto open = make_client({.tls = {.ca_pem = authority().ca.certificate_pem}});
-  ASSERT_TRUE(ask(*open).ok());
+  ASSERT_TRUE(call(*open).ok());
   const KeyPair ended = certificate(now - 1h);
   ASSERT_TRUE(server->use_certificate(ended.certificate_pem, ended.key_pem).ok());
-  EXPECT_TRUE(ask(*open).ok()) << "the connection is kept";
+  EXPECT_TRUE(call(*open).ok()) << "the connection is kept";
   const auto late = get(*server, {.ca_pem = authority().ca.certificate_pem});
   ASSERT_FALSE(late.ok());
   EXPECT_NE(late.error().message().find("certificate has expired"), std::string::npos)
@@ -367,10 +367,10 @@ TEST(Tls, ClientCertificateNamesThePeerAndIsOptional) {
 TEST(Tls, ClientCertificateOfAnotherAuthorityEndsTheConnection) {
   auto server = serve(authority().ca.certificate_pem);
   const KeyPair other = *make_ca("other", 1h);
-  const KeyPair stranger = *make_certificate(other, {.common_name = "edge0"});
+  const KeyPair foreign = *make_certificate(other, {.common_name = "edge0"});
   EXPECT_FALSE(get(*server, {.ca_pem = authority().ca.certificate_pem,
-                             .certificate_pem = stranger.certificate_pem,
-                             .key_pem = stranger.key_pem})
+                             .certificate_pem = foreign.certificate_pem,
+                             .key_pem = foreign.key_pem})
                    .ok());
 }
 
@@ -557,13 +557,12 @@ TEST(Tls, ClientWithAClockInThePastReachesItsOwnServers) {
   EXPECT_FALSE(reach(now - year, 24h, WallTime()));
   // Another authority's certificate is refused at any time.
   const KeyPair other = *make_ca("test-ca", 24h);
-  const KeyPair stranger = *make_certificate(other, {.common_name = "server",
-                                                     .organizations = {},
-                                                     .hosts = {"127.0.0.1"},
-                                                     .server = true,
-                                                     .issued = now + year});
-  auto server =
-      serve_facts(TlsServer::Expired::kRefuse, stranger.certificate_pem, stranger.key_pem);
+  const KeyPair foreign = *make_certificate(other, {.common_name = "server",
+                                                    .organizations = {},
+                                                    .hosts = {"127.0.0.1"},
+                                                    .server = true,
+                                                    .issued = now + year});
+  auto server = serve_facts(TlsServer::Expired::kRefuse, foreign.certificate_pem, foreign.key_pem);
   EXPECT_FALSE(
       get(*server, {.ca_pem = ca, .server_name = "", .not_earlier_than = WallTime()}).ok());
 }

@@ -93,9 +93,9 @@ class ContainerdDriver final : public Driver {
   }
 
   Result<std::string> start(const ContainerConfig& config) override {
-    cri::Labels mine = labels_of(config.name.pod_uid);
-    mine[internal::kContainerLabel] = config.name.container;
-    TRY(const std::vector<cri::Container> before, runtime_.containers(ctx(), mine));
+    cri::Labels own_labels = labels_of(config.name.pod_uid);
+    own_labels[internal::kContainerLabel] = config.name.container;
+    TRY(const std::vector<cri::Container> before, runtime_.containers(ctx(), own_labels));
     std::string started_before;
     for (const cri::Container& container : before) {
       // An earlier start with a lost answer; the container may even have exited meanwhile.
@@ -122,11 +122,11 @@ class ContainerdDriver final : public Driver {
     spec.config.pod = placed(config.pod);
     give_user(spec, image);
     spec.config.environment.emplace("POD_IP", config.pod_ip);
-    spec.labels = std::move(mine);
+    spec.labels = std::move(own_labels);
     spec.labels[internal::kPodNameLabel] = config.pod.name;
     spec.labels[internal::kPodNamespaceLabel] = config.pod.ns;
-    TRY(const cri::SandboxConfig its_sandbox, sandbox_of(config.pod));
-    TRY(const std::string id, runtime_.create_container(ctx(), sandbox, spec, its_sandbox));
+    TRY(const cri::SandboxConfig sandbox_config, sandbox_of(config.pod));
+    TRY(const std::string id, runtime_.create_container(ctx(), sandbox, spec, sandbox_config));
     const Status started = runtime_.start_container(ctx(), id);
     if (started.ok()) return note_running(id);
     const Result<bool> all_the_same =
@@ -187,9 +187,9 @@ class ContainerdDriver final : public Driver {
 
   Result<int> exec(const Context& ctx, const ContainerConfig& config,
                    const std::vector<std::string>& command) override {
-    cri::Labels mine = labels_of(config.name.pod_uid);
-    mine[internal::kContainerLabel] = config.name.container;
-    TRY(const std::vector<cri::Container> containers, runtime_.containers(ctx, mine));
+    cri::Labels own_labels = labels_of(config.name.pod_uid);
+    own_labels[internal::kContainerLabel] = config.name.container;
+    TRY(const std::vector<cri::Container> containers, runtime_.containers(ctx, own_labels));
     for (const cri::Container& container : containers) {
       if (container.state == ContainerState::kRunning && container.attempt == config.name.attempt)
         return runtime_.exec(ctx, container.id, command);
@@ -393,7 +393,7 @@ class ContainerdDriver final : public Driver {
       if (stopping.done()) return;
       if (!reported)
         log::warn("a container cannot be ended yet", {{"id", id}, {"error", ended.error()}});
-      if (!stopping.sleep_for(options_.look_period).ok()) return;
+      if (!stopping.sleep_for(options_.poll_period).ok()) return;
     }
     {
       MutexLock lock(mutex_);
@@ -409,7 +409,7 @@ class ContainerdDriver final : public Driver {
 
   void watch(const Context& until) {
     bool failing = false;
-    while (until.sleep_for(options_.look_period).ok()) {
+    while (until.sleep_for(options_.poll_period).ok()) {
       {
         MutexLock lock(mutex_);
         if (running_.empty()) continue;
@@ -465,7 +465,7 @@ std::string cri_image_name(const std::string& image) {
   return last.find_first_of(":@") == std::string::npos ? name + ":latest" : name;
 }
 
-Result<std::string> ask_containerd(const Context& ctx, const std::string& socket) {
+Result<std::string> containerd_version(const Context& ctx, const std::string& socket) {
   const std::unique_ptr<net::GrpcClient> grpc = net::make_grpc_client({.unix_socket = socket});
   cri::Runtime runtime(*grpc);
   Result<std::string> version = runtime.version(ctx);
@@ -489,7 +489,7 @@ std::unique_ptr<Driver> make_containerd_driver(ContainerdDriverOptions options,
 
 Result<std::unique_ptr<Driver>> make_containerd_driver(const Context& ctx,
                                                        ContainerdDriverOptions options) {
-  TRY(const std::string version, ask_containerd(ctx, options.socket));
+  TRY(const std::string version, containerd_version(ctx, options.socket));
   auto grpc = net::make_grpc_client({.unix_socket = options.socket});
   cri::Runtime runtime(*grpc);
   TRY(const std::vector<cri::Condition> conditions, runtime.status(ctx));

@@ -26,7 +26,7 @@ struct ContainerdDriverOptions {
   os::Path root;  // of the runner; identifies it among other runners of this machine
   std::string socket = kContainerdSocket;
   PodNetwork pod_network = PodNetwork::kCni;
-  std::chrono::milliseconds look_period{1000};  // between polls of the running containers
+  std::chrono::milliseconds poll_period{1000};  // between polls of the running containers
 };
 
 /// "web" -> "docker.io/library/web:latest": containerd's name for an image name of a pod.
@@ -34,10 +34,10 @@ std::string cri_image_name(const std::string& image);
 
 /// Asks for the runtime's version: "containerd 1.6.20". kUnavailable: no answer. kUnsupported: no
 /// CRI. The message names the socket and the remedy.
-Result<std::string> ask_containerd(const Context& ctx, const std::string& socket);
+Result<std::string> containerd_version(const Context& ctx, const std::string& socket);
 
 /// Writes a note of the socket below the root, so that end_containers() finds the containers.
-/// Errors are those of ask_containerd(). Destroying the driver leaves the containers running.
+/// Errors are those of containerd_version(). Destroying the driver leaves the containers running.
 Result<std::unique_ptr<Driver>> make_containerd_driver(const Context& ctx,
                                                        ContainerdDriverOptions options);
 /// The same over an existing client; writes no note.

@@ -151,9 +151,9 @@ TEST_F(ContainerdTest, CgroupParentMatchesContainerdConfig) {
       R"({"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": {"options": {"SystemdCgroup": true}}}}})";
   const std::string other =
       R"({"containerd": {"defaultRuntimeName": "kata", "runtimes": {"runc": {"options": {"SystemdCgroup": true}}}}})";
-  const std::string says_systemd =
+  const std::string systemd_config =
       codec::ProtoWriter().message(1, [](codec::ProtoWriter&) {}).bytes();
-  const std::string says_cgroupfs =
+  const std::string cgroupfs_config =
       codec::ProtoWriter().message(1, [](codec::ProtoWriter& m) { m.number(1, 1); }).bytes();
   struct Case {
     std::string status;
@@ -168,8 +168,8 @@ TEST_F(ContainerdTest, CgroupParentMatchesContainerdConfig) {
       {systemd, std::nullopt, "varda.slice"},
       {R"({"systemdCgroup": true})", std::nullopt, "varda.slice"},
       {systemd, "", "varda.slice"},
-      {systemd, says_cgroupfs, "/varda"},
-      {"{}", says_systemd, "varda.slice"},
+      {systemd, cgroupfs_config, "/varda"},
+      {"{}", systemd_config, "varda.slice"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.status + (c.runtime_config ? " and its own answer" : ""));
@@ -307,10 +307,10 @@ TEST_F(ContainerdTest, RestartedDriverFindsOwnContainersOnly) {
   const auto ended = start(config("b"));
   runtime_.end(*ended, 0);
   auto other = make_containerd_driver({.root = root_ / "other"}, runtime_.client());
-  ContainerConfig stranger = config("a", 2);
-  stranger.pod.uid = stranger.name.pod_uid = "uid-stranger";
-  ASSERT_TRUE(other->prepare_pod(stranger.pod).ok());
-  ASSERT_TRUE(other->start(stranger).ok());
+  ContainerConfig foreign = config("a", 2);
+  foreign.pod.uid = foreign.name.pod_uid = "uid-stranger";
+  ASSERT_TRUE(other->prepare_pod(foreign.pod).ok());
+  ASSERT_TRUE(other->start(foreign).ok());
   life();
   const auto found = driver_->find();
   ASSERT_TRUE(found.ok());

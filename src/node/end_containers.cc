@@ -36,7 +36,7 @@ Result<std::size_t> end_processes(const os::Path& root, std::chrono::millisecond
     pids += " " + std::to_string(process.id.pid);
   if (pids.empty()) return count;
   return Error(Code::kUnavailable, "processes of containers below " + root.string() +
-                                       " do not end; by hand: kill -9" + pids);
+                                       " do not end; to end them: kill -9" + pids);
 }
 
 /// Sandboxes that could not be removed, and the first error.
@@ -54,8 +54,8 @@ Result<std::size_t> end_pods(const os::Path& root, const std::string& socket,
   const auto grpc = net::make_grpc_client({.unix_socket = socket});
   cri::Runtime runtime(*grpc);
   const Context ctx = Context::background();
-  const cri::Labels mine = {{internal::kRunnerLabel, internal::runner_mark(root)}};
-  TRY(const std::vector<cri::Container> containers, runtime.containers(ctx, mine));
+  const cri::Labels own_labels = {{internal::kRunnerLabel, internal::runner_mark(root)}};
+  TRY(const std::vector<cri::Container> containers, runtime.containers(ctx, own_labels));
   std::size_t count = 0;
   {
     std::vector<std::jthread> stops;  // in parallel, because each may take its grace period
@@ -68,7 +68,7 @@ Result<std::size_t> end_pods(const os::Path& root, const std::string& socket,
       });
     }
   }
-  TRY(const std::vector<cri::Sandbox> sandboxes, runtime.sandboxes(ctx, mine));
+  TRY(const std::vector<cri::Sandbox> sandboxes, runtime.sandboxes(ctx, own_labels));
   for (const cri::Sandbox& sandbox : sandboxes) {
     Status ended = runtime.stop_sandbox(ctx, sandbox.id);
     if (ended.ok()) ended = runtime.remove_sandbox(ctx, sandbox.id);
@@ -86,12 +86,11 @@ Result<std::size_t> end_in_containerd(const os::Path& root, std::chrono::millise
   const Result<std::size_t> ended = end_pods(root, note->socket, grace, left);
   const std::string by_hand = "crictl --runtime-endpoint unix://" + note->socket;
   if (!ended.ok()) {
-    return Error(ended.error().code(),
-                 "what runs below " + root.string() +
-                     " in containerd keeps running: " + ended.error().message() +
-                     "; once containerd answers, `varda down` again, or by hand: " + by_hand +
-                     " pods --label " + internal::kRunnerLabel + "=" + internal::runner_mark(root) +
-                     " and rmp -f each");
+    return Error(
+        ended.error().code(),
+        "containers of " + root.string() + " still run in containerd: " + ended.error().message() +
+            "; once containerd answers, run `varda down` again, or: " + by_hand + " pods --label " +
+            internal::kRunnerLabel + "=" + internal::runner_mark(root) + " and rmp -f each");
   }
   if (left.reason) {
     std::string ids;
@@ -99,13 +98,13 @@ Result<std::size_t> end_in_containerd(const os::Path& root, std::chrono::millise
     return Error(left.reason->code(),
                  std::to_string(left.sandboxes.size()) + " pods below " + root.string() +
                      " keep running in containerd: " + left.reason->message() +
-                     "; `varda down` again, or by hand: " + by_hand + " rmp -f" + ids);
+                     "; run `varda down` again, or: " + by_hand + " rmp -f" + ids);
   }
   TRY_VOID(internal::remove_containerd_note(root));
   return ended;
 }
 
-void log_what_goes_on(const os::Path& root, const Result<std::size_t>& ended) {
+void log_running_containers(const os::Path& root, const Result<std::size_t>& ended) {
   if (!ended.ok())
     log::warn("containers keep running", {{"root", root.string()}, {"error", ended.error()}});
 }
@@ -124,8 +123,8 @@ Result<std::size_t> end_containers(const os::Path& root, std::chrono::millisecon
 
 void end_containers_of_others(const os::Path& root, const std::string& scheme,
                               std::chrono::milliseconds grace) {
-  if (scheme != "process") log_what_goes_on(root, end_processes(root, grace));
-  if (scheme != "containerd") log_what_goes_on(root, end_in_containerd(root, grace));
+  if (scheme != "process") log_running_containers(root, end_processes(root, grace));
+  if (scheme != "containerd") log_running_containers(root, end_in_containerd(root, grace));
 }
 
 }  // namespace varda::node

@@ -157,12 +157,12 @@ class LogStream final : public net::BodyStream {
   bool follows() {
     if (options_.follow != LogOptions::Follow::kYes || options_.run != LogOptions::Run::kCurrent)
       return false;
-    struct stat ours {
+    struct stat opened {
     }, named{};
     // A new run of the container has a new file.
-    if (::fstat(fd_, &ours) != 0 ||
+    if (::fstat(fd_, &opened) != 0 ||
         ::stat((directory_ / (container_ + ".log")).c_str(), &named) != 0 ||
-        ours.st_ino != named.st_ino)
+        opened.st_ino != named.st_ino)
       return false;
     return still_runs(directory_, container_);
   }
@@ -346,9 +346,9 @@ Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory,
                                 O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (options.tail_lines) {
     ::lseek(fd, tail_offset(fd, *options.tail_lines), SEEK_SET);
-    const std::uint64_t here = older >= 0 ? count_lines(fd) : *options.tail_lines;
-    if (here < *options.tail_lines) {
-      ::lseek(older, tail_offset(older, *options.tail_lines - here), SEEK_SET);
+    const std::uint64_t newer_lines = older >= 0 ? count_lines(fd) : *options.tail_lines;
+    if (newer_lines < *options.tail_lines) {
+      ::lseek(older, tail_offset(older, *options.tail_lines - newer_lines), SEEK_SET);
     } else if (older >= 0) {
       ::close(std::exchange(older, -1));
     }

@@ -252,11 +252,11 @@ class Runner final : public PodRunner {
     return taken;
   }
 
-  std::string port_held(const PodWorker& asking) const {
-    const std::set<std::string> wanted = asking.record().host_ports();
+  std::string port_held(const PodWorker& waiting) const {
+    const std::set<std::string> wanted = waiting.record().host_ports();
     if (wanted.empty()) return "";
     for (const auto& [uid, worker] : workers_) {
-      if (worker.get() == &asking || !worker->leaving() || !worker->anything_runs()) continue;
+      if (worker.get() == &waiting || !worker->leaving() || !worker->anything_runs()) continue;
       for (const std::string& port : worker->record().host_ports()) {
         if (wanted.contains(port))
           return "pod " + internal::text(worker->name()) + " is ending and still has port " + port;

@@ -607,14 +607,14 @@ TEST_F(Pods, ConfigurationIsReadOnlyAndNeverWrittenThroughALink) {
       << "what a running container has mounted was taken away";
 
   // Once nothing runs, the old directories are removed.
-  const auto kept = root_ / "pods" / "default_web_uid-web" / "volumes.old";
-  EXPECT_TRUE(std::filesystem::exists(kept));
+  const auto set_aside = root_ / "pods" / "default_web_uid-web" / "volumes.old";
+  EXPECT_TRUE(std::filesystem::exists(set_aside));
   open();
   driver_.containers.clear();
   open();
   settle();
   pass(std::chrono::minutes(1));
-  EXPECT_FALSE(std::filesystem::exists(kept / "m.0" / "own"));
+  EXPECT_FALSE(std::filesystem::exists(set_aside / "m.0" / "own"));
   ::close(mounted);
 }
 
@@ -678,13 +678,13 @@ TEST_F(Pods, MissingImageIsRetriedWithoutMoreEvents) {
   EXPECT_EQ(container().at("state/waiting/message"), Json("import it"));
   EXPECT_THAT(host_.events(), Contains(HasSubstr("ErrImageNeverPull")));
   EXPECT_THAT(driver_.prepared, IsEmpty());
-  const std::size_t said = host_.events().size();
+  const std::size_t events = host_.events().size();
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(next_);
     EXPECT_LE(*next_ - clock_.now(), seconds(5));
     pass(seconds(5));
   }
-  EXPECT_EQ(host_.events().size(), said);
+  EXPECT_EQ(host_.events().size(), events);
 }
 
 TEST_F(Pods, PodUsesAddressOfTheDriverIfPresent) {

@@ -211,17 +211,17 @@ class ProcessDriver final : public Driver {
   }
 
   // Path of the program with that name.
-  Result<std::string> program(const std::string& word) const {
-    if (word.find('/') != std::string::npos) return word;
-    if (const os::Path own = options_.programs / word;
-        kOwnPrograms.contains(word) && executable(own))
+  Result<std::string> program(const std::string& name) const {
+    if (name.find('/') != std::string::npos) return name;
+    if (const os::Path own = options_.programs / name;
+        kOwnPrograms.contains(name) && executable(own))
       return own.string();
     std::stringstream path(kSystemPath);
     for (std::string directory; std::getline(path, directory, ':');) {
-      if (const os::Path candidate = os::Path(directory) / word; executable(candidate))
+      if (const os::Path candidate = os::Path(directory) / name; executable(candidate))
         return candidate.string();
     }
-    return Error(Code::kNotFound, "exec: \"" + word + "\": executable file not found in $PATH");
+    return Error(Code::kNotFound, "exec: \"" + name + "\": executable file not found in $PATH");
   }
 
   struct ImageCommand {
@@ -284,7 +284,7 @@ class ProcessDriver final : public Driver {
     process.mounts.push_back({.source = config.pod_directory / kWork,
                               .target = config.pod_directory.string(),
                               .read_only = false});
-    open_the_way(process);
+    reveal_paths(process);
     return process;
   }
 
@@ -309,7 +309,7 @@ class ProcessDriver final : public Driver {
 
   // Some users cannot enter the directories above our programs and mounts, for example a closed
   // home. Such a directory is replaced by an empty one that contains only these paths.
-  void open_the_way(os::ProcessOptions& process) const {
+  void reveal_paths(os::ProcessOptions& process) const {
     if (!process.user || !os::may_become_others() || enters_every_directory(process)) return;
     std::vector<os::Path> wanted;
     for (const os::Mount& mount : process.mounts) wanted.emplace_back(mount.target);

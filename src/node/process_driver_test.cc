@@ -463,10 +463,10 @@ TEST_F(RotatedLogs, RotationKeepsTheLastWholeLines) {
     std::ofstream(log()) << text;
     ASSERT_TRUE(rotate_log(log(), limit).ok());
     EXPECT_EQ(std::filesystem::file_size(log()), 0u);
-    const std::string kept = os::read_file(os::real_file_system(), older()).value();
-    EXPECT_LE(kept.size(), limit);
-    EXPECT_GE(kept.size(), limit - 11);
-    EXPECT_TRUE(text.ends_with("\n" + kept)) << kept.substr(0, 20);
+    const std::string older_text = os::read_file(os::real_file_system(), older()).value();
+    EXPECT_LE(older_text.size(), limit);
+    EXPECT_GE(older_text.size(), limit - 11);
+    EXPECT_TRUE(text.ends_with("\n" + older_text)) << older_text.substr(0, 20);
   }
   // A line longer than the limit is cut, not lost.
   std::ofstream(log()) << std::string(5000, 'x') << "\n";

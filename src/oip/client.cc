@@ -37,10 +37,11 @@ Code code_of(int status) {
 
 Error error_of(const net::HttpClient::Answer& answer) {
   const auto json = codec::parse_json(answer.body);
-  std::string words = json.ok() ? (*json)["error"].as_string() : "";
-  if (words.empty() && json.ok()) words = (*json)["reason"].as_string();
-  return Error(code_of(answer.status),
-               words.empty() ? "the server answered " + std::to_string(answer.status) : words);
+  std::string error_text = json.ok() ? (*json)["error"].as_string() : "";
+  if (error_text.empty() && json.ok()) error_text = (*json)["reason"].as_string();
+  return Error(code_of(answer.status), error_text.empty()
+                                           ? "the server answered " + std::to_string(answer.status)
+                                           : error_text);
 }
 
 template <typename T>
@@ -196,9 +197,9 @@ Result<std::vector<Detection>> all_detections(const InferResponse& response,
                  "the server answered without a label, a score and a box for each detection");
   }
   std::vector<Detection> out;
-  const std::vector<std::string_view> words = names->strings();
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    TRY(Guess guess, guess_of(words[i], scores->values<float>()[i], labels));
+  const std::vector<std::string_view> class_names = names->strings();
+  for (std::size_t i = 0; i < class_names.size(); ++i) {
+    TRY(Guess guess, guess_of(class_names[i], scores->values<float>()[i], labels));
     const auto box = boxes->values<float>().subspan(4 * i, 4);
     out.push_back({std::move(guess), {box[0], box[1], box[2], box[3]}});
   }

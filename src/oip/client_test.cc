@@ -82,11 +82,12 @@ net::Response serve_files(const net::Request& request) {
                    .value();
   const Images image = parse_images(infer.inputs[0].tensor.strings().at(0)).value();
   const bool bright = image.pixels[0] > 127;
-  const std::vector<std::string> words = {bright ? "bright" : "dark", bright ? "dark" : "bright"};
+  const std::vector<std::string> class_names = {bright ? "bright" : "dark",
+                                                bright ? "dark" : "bright"};
   const std::array<float, 2> scores = {0.75f, 0.25f};
   EXPECT_EQ(infer.outputs.size(), 2u);
   const std::vector<tensor::Named> outputs = {
-      {"labels", Tensor::of_strings({1, 2}, words).value()},
+      {"labels", Tensor::of_strings({1, 2}, class_names).value()},
       {"scores", Tensor::of<float>(DType::kFp32, {1, 2}, scores).value()}};
   return {200, {}, write_infer_response({"files", "1", "", outputs}, {}).body, nullptr};
 }

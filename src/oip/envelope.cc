@@ -44,8 +44,8 @@ std::size_t count_elements(JsonReader& reader, tensor::DType dtype, std::size_t 
 }
 
 // Checks that data and shape agree.
-Status look_at_data(std::string_view data, tensor::DType dtype, const tensor::Shape& shape,
-                    const Limits& limits) {
+Status check_data(std::string_view data, tensor::DType dtype, const tensor::Shape& shape,
+                  const Limits& limits) {
   TRY(const std::size_t wanted, tensor::elements(shape));
   JsonReader reader(data);
   const std::size_t count = count_elements(reader, dtype, limits.rank_max);
@@ -56,7 +56,7 @@ Status look_at_data(std::string_view data, tensor::DType dtype, const tensor::Sh
 }
 
 // Reads one output. Adds its binary_data_size to `binary_bytes`.
-Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& binary_bytes) {
+Status check_output(JsonReader& reader, const Limits& limits, std::size_t& binary_bytes) {
   bool has_name = false, has_shape = false, is_binary = false;
   std::optional<tensor::DType> dtype;
   tensor::Shape sizes;
@@ -80,7 +80,7 @@ Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& bin
           return Error(Code::kInvalid, "binary_data_size must be an integer of 0 or more");
         own_bytes = static_cast<std::size_t>(size->as_integer());
         if (own_bytes > SIZE_MAX / 2 - binary_bytes)
-          return Error(Code::kInvalid, "binary_data_size is beyond measure");
+          return Error(Code::kInvalid, "binary_data_size is too large");
         binary_bytes += own_bytes;
       }
     } else if (member == "data") {
@@ -96,7 +96,7 @@ Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& bin
     return Error(Code::kInvalid, "an output lacks a name, a datatype or a shape");
   if (data.has_value() == is_binary)
     return Error(Code::kInvalid, "an output has data either in JSON or in binary");
-  if (data) return look_at_data(*data, *dtype, sizes, limits);
+  if (data) return check_data(*data, *dtype, sizes, limits);
   if (*dtype == tensor::DType::kBytes) return {};
   TRY(const std::size_t elements, tensor::elements(sizes));
   const std::size_t each = tensor::element_bytes(*dtype);
@@ -108,14 +108,14 @@ Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& bin
   return {};
 }
 
-Status look_at_outputs(std::string_view text, const Limits& limits, std::size_t binary) {
+Status check_outputs(std::string_view text, const Limits& limits, std::size_t binary) {
   JsonReader reader(text);
   std::size_t count = 0, binary_bytes = 0;
   reader.begin_array();
   while (reader.next_item()) {
     if (++count > limits.tensors_max)
       return Error(Code::kInvalid, "more than " + std::to_string(limits.tensors_max) + " outputs");
-    TRY_VOID(look_at_output(reader, limits, binary_bytes));
+    TRY_VOID(check_output(reader, limits, binary_bytes));
   }
   TRY_VOID(reader.finish());
   if (count == 0) return Error(Code::kInvalid, "the answer has no outputs");
@@ -158,7 +158,7 @@ Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body,
   }
   TRY_VOID(reader.finish());
   if (out.outputs.empty()) return Error(Code::kInvalid, "the answer has no outputs");
-  TRY_VOID(look_at_outputs(out.outputs, limits, parts.binary.size()));
+  TRY_VOID(check_outputs(out.outputs, limits, parts.binary.size()));
   return out;
 }
 

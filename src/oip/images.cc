@@ -188,7 +188,7 @@ Result<tensor::Tensor> image_tensor(const Images& images, std::size_t first, std
     default:
       return Error(Code::kInvalid, "the model's input \"" + input.name + "\" is " +
                                        std::string(to_string(input.dtype)) +
-                                       ", which images do not become");
+                                       "; images become FP32, FP64 or UINT8");
   }
   return out;
 }

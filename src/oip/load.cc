@@ -22,7 +22,7 @@ constexpr std::size_t kBuckets = 1200;  // 1.02^1200 µs are more than 5 hours
 constexpr std::chrono::seconds kRequestTimeout{30}, kMetricsTimeout{10};
 constexpr std::chrono::milliseconds kAfterFailure{10};
 // The end may move nearer while a client waits for its turn: the client looks this often.
-constexpr std::chrono::milliseconds kLook{200};
+constexpr std::chrono::milliseconds kPollPeriod{200};
 
 std::size_t bucket_of(double microseconds) {
   if (microseconds <= 1) return 0;
@@ -63,11 +63,11 @@ class Load {
   }
 
   void run(const Context& ctx, std::size_t number, const Predictor& predictor, bool fresh) {
-    LoadReport mine;
+    LoadReport own;
     bool seen = options_.until_version.empty();
     for (std::uint64_t i = 0; !over(ctx);) {
       if (const auto wait = until_due(i, number); wait > Duration::zero()) {
-        (void)ctx.sleep_for(std::min<Duration>(wait, kLook));
+        (void)ctx.sleep_for(std::min<Duration>(wait, kPollPeriod));
         continue;
       }
       ++i;
@@ -79,25 +79,25 @@ class Load {
       // The end of the load does not cut this request off: that would count as a failure.
       const auto answer = predictor.predict(Context::background().with_timeout(kRequestTimeout),
                                             images_[batch], image);
-      ++mine.requests;
-      ++(fresh ? mine.fresh : mine.kept);
+      ++own.requests;
+      ++(fresh ? own.fresh : own.reused);
       if (!answer.ok()) {
-        ++mine.failures;
+        ++own.failures;
         const std::string& message = answer.error().message();
-        if (mine.errors.size() < LoadReport::kErrorsMax || mine.errors.contains(message))
-          count(mine.errors, message, at);
+        if (own.errors.size() < LoadReport::kErrorsMax || own.errors.contains(message))
+          count(own.errors, message, at);
         // Without a pause, a server that refuses at once would get requests at full speed.
         (void)ctx.sleep_for(kAfterFailure);
         continue;
       }
-      mine.latencies.add(system_clock().now() - start);
-      count(mine.versions, answer->version, at);
+      own.latencies.add(system_clock().now() - start);
+      count(own.versions, answer->version, at);
       if (!seen && answer->version == options_.until_version) {
         seen = true;
         if (++seen_ == options_.clients) end_from_now();
       }
     }
-    add(mine);
+    add(own);
   }
 
   void begin() {
@@ -134,7 +134,7 @@ class Load {
     const MutexLock lock(mutex_);
     report_.requests += one.requests;
     report_.failures += one.failures;
-    report_.kept += one.kept;
+    report_.reused += one.reused;
     report_.fresh += one.fresh;
     report_.latencies.add(one.latencies);
     for (const auto& [from, to] :
@@ -242,7 +242,7 @@ codec::Json LoadReport::to_json() const {
                            {"clients", std::uint64_t{clients}},
                            {"requests", requests},
                            {"failures", failures},
-                           {"connections", Json::object({{"kept", kept}, {"new", fresh}})},
+                           {"connections", Json::object({{"kept", reused}, {"new", fresh}})},
                            {"versions", spans_json(versions, "version")},
                            {"errors", spans_json(errors, "message")},
                            {"reachedVersion", reached},
@@ -269,13 +269,13 @@ std::string LoadReport::to_text() const {
       latencies.milliseconds_at(0.5), latencies.milliseconds_at(0.99),
       latencies.milliseconds_max());
   std::string out = line;
-  const auto tell = [&](const char* what, const std::string& name, const Span& span) {
+  const auto append = [&](const char* what, const std::string& name, const Span& span) {
     std::snprintf(line, sizeof line, "%llu, from second %.1f to %.1f",
                   static_cast<unsigned long long>(span.count), span.first, span.last);
     out += what + name + ": " + line + "\n";
   };
-  for (const auto& [version, span] : versions) tell("version ", version, span);
-  for (const auto& [message, span] : errors) tell("failed: ", message, span);
+  for (const auto& [version, span] : versions) append("version ", version, span);
+  for (const auto& [message, span] : errors) append("failed: ", message, span);
   for (const Replica& replica : replicas)
     out +=
         replica.url + ": " +
@@ -293,8 +293,8 @@ Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options,
   };
   const auto keeping = make_client(std::max<std::size_t>(16, options.clients));
   const auto renewing = make_client(0);
-  const Client kept(*keeping, options.url), fresh(*renewing, options.url);
-  TRY(const Predictor by_kept, Predictor::open(ctx, kept, options.model).context(options.url));
+  const Client reusing(*keeping, options.url), fresh(*renewing, options.url);
+  TRY(const Predictor by_reused, Predictor::open(ctx, reusing, options.model).context(options.url));
   TRY(const Predictor by_fresh, Predictor::open(ctx, fresh, options.model).context(options.url));
 
   std::vector<Result<std::uint64_t>> before;
@@ -307,8 +307,8 @@ Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options,
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < options.clients; ++i) {
       const bool takes_new = i % 2 == 1;
-      threads.emplace_back([&ctx, &load, i, takes_new, &by_kept, &by_fresh] {
-        load.run(ctx, i, takes_new ? by_fresh : by_kept, takes_new);
+      threads.emplace_back([&ctx, &load, i, takes_new, &by_reused, &by_fresh] {
+        load.run(ctx, i, takes_new ? by_fresh : by_reused, takes_new);
       });
     }
   }

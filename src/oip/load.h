@@ -61,8 +61,8 @@ struct LoadReport {
   std::string url, model;
   std::size_t clients = 0;
   double seconds = 0;
-  // `kept` counts requests over kept connections, `fresh` those over new ones.
-  std::uint64_t requests = 0, failures = 0, kept = 0, fresh = 0;
+  // `reused` counts requests over kept connections, `fresh` those over new ones.
+  std::uint64_t requests = 0, failures = 0, reused = 0, fresh = 0;
   std::map<std::string, Span> versions;  // by the version that answered
   std::map<std::string, Span> errors;    // by message; at most kErrorsMax
   bool reached = true;                   // until_version has answered every client

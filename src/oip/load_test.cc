@@ -127,7 +127,7 @@ LoadReport report() {
   out.seconds = 1.23456;
   out.requests = 5;
   out.failures = 2;
-  out.kept = 3;
+  out.reused = 3;
   out.fresh = 2;
   out.versions["1"] = {.count = 3, .first = 0.1, .last = 1.0006};
   out.errors["503: " + std::string(300, 'x')] = {.count = 2, .first = 0.5, .last = 0.5};
@@ -254,9 +254,9 @@ TEST(PutLoad, LoadEndsOnceEveryClientSawTheVersion) {
   EXPECT_GE(load.versions.at("2").count, 2u);
   EXPECT_LE(load.versions.at("1").first, load.versions.at("1").last);
   // One client keeps its connection, the other client opens a new one for each request.
-  EXPECT_GE(load.kept, 1u);
+  EXPECT_GE(load.reused, 1u);
   EXPECT_GE(load.fresh, 1u);
-  EXPECT_EQ(load.kept + load.fresh, load.requests);
+  EXPECT_EQ(load.reused + load.fresh, load.requests);
   ASSERT_EQ(load.replicas.size(), 2u);
   EXPECT_EQ(load.replicas[0].answered, load.requests);
   EXPECT_EQ(load.replicas[1].error, "/metrics answered 404");

@@ -21,7 +21,7 @@ struct NpyHeader {
 /// Reads a Python dictionary like {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }.
 class NpyHeaderReader {
  public:
-  explicit NpyHeaderReader(std::string_view text) : rest_(text) {}
+  explicit NpyHeaderReader(std::string_view text) : remaining_(text) {}
 
   std::optional<NpyHeader> read() {
     NpyHeader out;
@@ -50,32 +50,33 @@ class NpyHeaderReader {
       if (!take(",") && peek() != '}') return std::nullopt;
     }
     skip_blanks();
-    if (!rest_.empty() || !out.has_type || !out.has_order || !out.has_shape) return std::nullopt;
+    if (!remaining_.empty() || !out.has_type || !out.has_order || !out.has_shape)
+      return std::nullopt;
     return out;
   }
 
  private:
   void skip_blanks() {
-    const std::size_t first = rest_.find_first_not_of(" \t\n");
-    rest_.remove_prefix(first == std::string_view::npos ? rest_.size() : first);
+    const std::size_t first = remaining_.find_first_not_of(" \t\n");
+    remaining_.remove_prefix(first == std::string_view::npos ? remaining_.size() : first);
   }
   char peek() {
     skip_blanks();
-    return rest_.empty() ? '\0' : rest_.front();
+    return remaining_.empty() ? '\0' : remaining_.front();
   }
   bool take(std::string_view token) {
     skip_blanks();
-    if (!rest_.starts_with(token)) return false;
-    rest_.remove_prefix(token.size());
+    if (!remaining_.starts_with(token)) return false;
+    remaining_.remove_prefix(token.size());
     return true;
   }
   bool read_string(std::string& out) {
     const char quote = peek();
     if (quote != '\'' && quote != '"') return false;
-    const std::size_t end = rest_.find(quote, 1);
+    const std::size_t end = remaining_.find(quote, 1);
     if (end == std::string_view::npos) return false;
-    out = std::string(rest_.substr(1, end - 1));
-    rest_.remove_prefix(end + 1);
+    out = std::string(remaining_.substr(1, end - 1));
+    remaining_.remove_prefix(end + 1);
     return true;
   }
   bool read_shape(tensor::Shape& out) {
@@ -83,16 +84,17 @@ class NpyHeaderReader {
     while (!take(")")) {
       skip_blanks();
       std::int64_t size = 0;
-      const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
+      const auto [end, error] =
+          std::from_chars(remaining_.data(), remaining_.data() + remaining_.size(), size);
       if (error != std::errc() || size < 0 || out.size() == kNpyRankMax) return false;
-      rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+      remaining_.remove_prefix(static_cast<std::size_t>(end - remaining_.data()));
       out.push_back(size);
       if (!take(",") && peek() != ')') return false;
     }
     return true;
   }
 
-  std::string_view rest_;
+  std::string_view remaining_;
 };
 
 std::optional<tensor::DType> npy_dtype(std::string_view type) {

@@ -15,8 +15,9 @@ void lower_thread_priority() {
     (void)::setpriority(PRIO_PROCESS, thread, kNiceness);
   // linux/ioprio.h: best effort, the last of eight levels. The class "idle" would wait forever on a
   // busy disk.
-  constexpr int kWhoProcess = 1, kClassBestEffort = 2, kClassShift = 13, kLast = 7;
-  (void)::syscall(SYS_ioprio_set, kWhoProcess, thread, (kClassBestEffort << kClassShift) | kLast);
+  constexpr int kPriorityOfProcess = 1, kClassBestEffort = 2, kClassShift = 13, kLast = 7;
+  (void)::syscall(SYS_ioprio_set, kPriorityOfProcess, thread,
+                  (kClassBestEffort << kClassShift) | kLast);
 }
 
 }  // namespace varda::os

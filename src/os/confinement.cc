@@ -48,12 +48,12 @@ std::uint64_t known_to(long version) {
 }
 
 Status allow(int ruleset, const Path& path, std::uint64_t rights) {
-  const Descriptor there(::open(path.c_str(), O_PATH | O_CLOEXEC));
-  if (there.get() < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES)) return {};
+  const Descriptor target(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (target.get() < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES)) return {};
   struct stat facts {};
-  if (there.get() < 0 || ::fstat(there.get(), &facts) != 0) return failed(path.c_str());
+  if (target.get() < 0 || ::fstat(target.get(), &facts) != 0) return failed(path.c_str());
   if (!S_ISDIR(facts.st_mode)) rights &= kOfFiles;
-  const landlock_path_beneath_attr rule{.allowed_access = rights, .parent_fd = there.get()};
+  const landlock_path_beneath_attr rule{.allowed_access = rights, .parent_fd = target.get()};
   if (::syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0)
     return failed(path.c_str());
   return {};

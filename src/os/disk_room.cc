@@ -17,7 +17,7 @@ Status DiskRoom::take(std::uint64_t bytes) {
   if (space.available_bytes < reserve + bytes) {
     return Error(Code::kExhausted, "the disk is full: " + std::to_string(space.available_bytes) +
                                        " bytes are free, of which " + std::to_string(reserve) +
-                                       " are kept for other things");
+                                       " are reserved for other writers");
   }
   left_ = std::min(wanted, space.available_bytes - reserve) - bytes;
   return {};

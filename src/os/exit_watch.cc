@@ -62,7 +62,7 @@ class EpollExitWatch final : public ExitWatch {
     while (!stop.stop_requested()) {
       epoll_event events[16];
       const int count = ::epoll_wait(epoll_.get(), events, 16, timeout());
-      std::vector<ProcessId> gone = polled_that_ended();
+      std::vector<ProcessId> exited = polled_that_ended();
       for (int i = 0; i < count; ++i) {
         if (events[i].data.fd == wake_.get()) {
           std::uint64_t drained = 0;
@@ -72,10 +72,10 @@ class EpollExitWatch final : public ExitWatch {
         MutexLock lock(mutex_);
         const auto found = watched_.find(events[i].data.fd);
         if (found == watched_.end()) continue;
-        gone.push_back(found->second.id);
+        exited.push_back(found->second.id);
         watched_.erase(found);  // closing removes it from the epoll set
       }
-      for (const ProcessId& id : gone) ended_(id);
+      for (const ProcessId& id : exited) ended_(id);
     }
   }
 
@@ -86,10 +86,10 @@ class EpollExitWatch final : public ExitWatch {
 
   std::vector<ProcessId> polled_that_ended() {
     MutexLock lock(mutex_);
-    std::vector<ProcessId> gone, left;
-    for (const ProcessId& id : polled_) (alive(id) ? left : gone).push_back(id);
+    std::vector<ProcessId> exited, left;
+    for (const ProcessId& id : polled_) (alive(id) ? left : exited).push_back(id);
     polled_ = std::move(left);
-    return gone;
+    return exited;
   }
 
   const std::function<void(const ProcessId&)> ended_;

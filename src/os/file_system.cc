@@ -70,8 +70,9 @@ bool scratch_name(std::string_view name) {
 }  // namespace
 
 Status remove_leftovers(FileSystem& fs, const Path& directory) {
-  TRY(const auto there, fs.stat(directory));
-  if (!there || there->kind == FileKind::kFile || there->kind == FileKind::kOther) return {};
+  TRY(const auto existing, fs.stat(directory));
+  if (!existing || existing->kind == FileKind::kFile || existing->kind == FileKind::kOther)
+    return {};
   // With the dot, `directory` may be a link; list() itself follows no links.
   TRY(const std::vector<std::string> names, fs.list(directory / "."));
   for (const std::string& name : names) {

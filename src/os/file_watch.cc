@@ -64,16 +64,17 @@ class InotifyWatch final : public FileWatch {
     const MutexLock one(round_mutex_);
     TRY_VOID(open_inotify());
     Round round{id, begin_round(), Status(), 0};
-    const std::optional<Path> there = resolve(round, path);
-    if (there && scope != Scope::kNames) {
+    const std::optional<Path> resolved = resolve(round, path);
+    if (resolved && scope != Scope::kNames) {
       struct statfs raw {};
-      if (::statfs(there->c_str(), &raw) == 0 && !reports_changes(raw))
-        round.status = Error(Code::kUnsupported,
-                             there->string() + " is on a file system that does not report changes");
+      if (::statfs(resolved->c_str(), &raw) == 0 && !reports_changes(raw))
+        round.status =
+            Error(Code::kUnsupported,
+                  resolved->string() + " is on a file system that does not report changes");
       if (scope == Scope::kFile) {
-        add(round, *there, kContentEvents | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF, "");
+        add(round, *resolved, kContentEvents | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF, "");
       } else {
-        add_folder(round, *there, 0);
+        add_folder(round, *resolved, 0);
       }
     }
     forget(id, round.number);
@@ -198,12 +199,12 @@ class InotifyWatch final : public FileWatch {
       std::array<char, 4097> target{};
       const ssize_t length = ::readlink(next.c_str(), target.data(), target.size() - 1);
       if (length < 0 || ++links > kLinksMax) return std::nullopt;
-      const Path leads(std::string(target.data(), static_cast<std::size_t>(length)));
-      if (leads.is_absolute()) at = "/";
-      const Path relative = leads.relative_path();
-      std::deque<std::string> there;
-      for (const Path& component : relative) there.push_back(component.string());
-      left.insert(left.begin(), there.begin(), there.end());
+      const Path link_target(std::string(target.data(), static_cast<std::size_t>(length)));
+      if (link_target.is_absolute()) at = "/";
+      const Path relative = link_target.relative_path();
+      std::deque<std::string> inserted;
+      for (const Path& component : relative) inserted.push_back(component.string());
+      left.insert(left.begin(), inserted.begin(), inserted.end());
     }
     return at;
   }
@@ -251,9 +252,9 @@ class InotifyWatch final : public FileWatch {
     if (watch < 0) {
       const int number = errno;
       if (number == ENOSPC || number == ENOMEM) {
-        complain(round, Error(Code::kExhausted,
-                              path.string() +
-                                  ": the system watches no more (fs.inotify.max_user_watches)"));
+        complain(round,
+                 Error(Code::kExhausted,
+                       path.string() + ": inotify limit reached (fs.inotify.max_user_watches)"));
       } else if (number != ENOENT && number != ENOTDIR) {
         complain(round, Error(Code::kForbidden, path.string() + ": " + std::strerror(number)));
       }

@@ -61,8 +61,8 @@ void trim_memory() {
 void keep_memory_trimmed(const Context& ctx) {
   constexpr std::chrono::seconds kAfterStart{2}, kPeriod{10};
   TrimPolicy policy;
-  for (Duration rest = kAfterStart; ctx.sleep_for(rest).ok(); rest = kPeriod) {
-    if (!policy.worth_it(resident_bytes())) continue;
+  for (Duration pause = kAfterStart; ctx.sleep_for(pause).ok(); pause = kPeriod) {
+    if (!policy.should_trim(resident_bytes())) continue;
     trim_memory();
     policy.trimmed(resident_bytes());
   }

@@ -20,9 +20,9 @@ void keep_memory_trimmed(const Context& ctx);
 /// Decides when to trim. Not thread-safe.
 class TrimPolicy {
  public:
-  static constexpr std::uint64_t kWorthBytes = 3 << 20;  // exceeds the growth while idle
-  bool worth_it(std::uint64_t resident_bytes) const {
-    return !floor_ || resident_bytes > *floor_ + kWorthBytes;
+  static constexpr std::uint64_t kGrowthBytesMin = 3 << 20;  // exceeds the growth while idle
+  bool should_trim(std::uint64_t resident_bytes) const {
+    return !floor_ || resident_bytes > *floor_ + kGrowthBytesMin;
   }
   /// Records the resident bytes right after a trim.
   void trimmed(std::uint64_t resident_bytes) { floor_ = resident_bytes; }

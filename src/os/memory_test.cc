@@ -43,14 +43,14 @@ TEST(TrimMemory, TrimReducesResidentMemoryAndKeepsData) {
 TEST(TrimPolicy, FirstCallTrimsAndLaterCallsNeedGrowth) {
   constexpr std::uint64_t kMiB = 1 << 20;
   TrimPolicy policy;
-  EXPECT_TRUE(policy.worth_it(1)) << "what a start needs nobody knows";
+  EXPECT_TRUE(policy.should_trim(1)) << "what a start needs nobody knows";
   policy.trimmed(5 * kMiB);
-  EXPECT_FALSE(policy.worth_it(5 * kMiB));
-  EXPECT_FALSE(policy.worth_it(8 * kMiB)) << "some of it is needed at rest";
-  EXPECT_TRUE(policy.worth_it(8 * kMiB + 1));
+  EXPECT_FALSE(policy.should_trim(5 * kMiB));
+  EXPECT_FALSE(policy.should_trim(8 * kMiB)) << "some of it is needed at rest";
+  EXPECT_TRUE(policy.should_trim(8 * kMiB + 1));
   policy.trimmed(7 * kMiB);  // the heap has grown
-  EXPECT_FALSE(policy.worth_it(10 * kMiB));
-  EXPECT_TRUE(policy.worth_it(14 * kMiB));
+  EXPECT_FALSE(policy.should_trim(10 * kMiB));
+  EXPECT_TRUE(policy.should_trim(14 * kMiB));
 }
 
 TEST(KeepMemoryTrimmed, LoopEndsWithItsContext) {

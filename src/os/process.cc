@@ -22,7 +22,7 @@ using internal::errno_error;
 
 constexpr auto kPollWithoutPidfd = std::chrono::milliseconds(50);
 
-Error gone(const ProcessId& id) {
+Error exited(const ProcessId& id) {
   return Error(Code::kNotFound, "process " + std::to_string(id.pid) + " has ended");
 }
 
@@ -75,14 +75,14 @@ Status signal_process(const ProcessId& id, int signal, bool group) {
   if (group) {
     // A group outlives its leader and keeps its number. It is the old group unless a new process
     // has the pid.
-    if (stat && stat->start_ticks != id.start_ticks) return gone(id);
+    if (stat && stat->start_ticks != id.start_ticks) return exited(id);
     if (::kill(-id.pid, signal) == 0) return {};
-    if (errno == ESRCH) return gone(id);
+    if (errno == ESRCH) return exited(id);
     return errno_error(errno, "signal process group " + std::to_string(id.pid));
   }
-  if (!stat || stat->start_ticks != id.start_ticks || stat->ended) return gone(id);
+  if (!stat || stat->start_ticks != id.start_ticks || stat->ended) return exited(id);
   if (::kill(id.pid, signal) == 0) return {};
-  if (errno == ESRCH) return gone(id);
+  if (errno == ESRCH) return exited(id);
   return errno_error(errno, "signal process " + std::to_string(id.pid));
 }
 

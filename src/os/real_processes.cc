@@ -182,15 +182,15 @@ class RealProcesses final : public ProcessRunner {
   }
 
   Result<std::optional<ExitStatus>> poll(const ProcessId& id) override {
-    const std::optional<ExitStatus> gone = ExitStatus{.code = -1, .signal = 0};
+    const std::optional<ExitStatus> unknown_exit = ExitStatus{.code = -1, .signal = 0};
     const auto stat = internal::read_proc_stat(id.pid);
-    if (!stat || stat->start_ticks != id.start_ticks) return gone;
+    if (!stat || stat->start_ticks != id.start_ticks) return unknown_exit;
     int raw = 0;
     const pid_t pid = retry([&] { return ::waitpid(id.pid, &raw, WNOHANG); });
     if (pid == 0) return std::optional<ExitStatus>();
     if (pid < 0) {
       if (errno != ECHILD) return errno_error(errno, "wait for process " + std::to_string(id.pid));
-      return alive(id) ? std::nullopt : gone;
+      return alive(id) ? std::nullopt : unknown_exit;
     }
     if (WIFSIGNALED(raw))
       return std::optional(ExitStatus{.code = 128 + WTERMSIG(raw), .signal = WTERMSIG(raw)});

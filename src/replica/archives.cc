@@ -81,7 +81,7 @@ net::Response Archives::answer(const net::Request& request) {
   if (content.file == nullptr || content.total == 0 || range->first >= content.bytes)
     return not_yet(content.bytes);
   const std::uint64_t last = std::min(range->last.value_or(content.total - 1), content.bytes - 1);
-  if (const Status there = content.file->seek(range->first); !there.ok())
+  if (const Status sought = content.file->seek(range->first); !sought.ok())
     return not_yet(content.bytes);
   net::Response out;
   out.status = 206;

@@ -16,27 +16,27 @@ class ArchivesTest : public ::testing::Test {
     CHECK(os::write_file_atomically(fs_, "/a", "0123456789").ok());
     archives_.set({{kDigest, {.nodes = {"edge1"}}}});
   }
-  net::HttpClient::Answer ask(const std::string& range, const std::string& who = "edge1",
+  net::HttpClient::Answer get(const std::string& range, const std::string& node = "edge1",
                               std::string url = "") {
     net::ClientRequest request;
     request.url = url.empty() ? archive_url("", kDigest) : std::move(url);
     if (!range.empty()) request.headers.add("Range", range);
-    auto answer =
-        net::loopback(archives_.handler(), {.address = "1.2.3.4:5", .certificate_common_name = who})
-            ->call(kForever, std::move(request));
+    auto answer = net::loopback(archives_.handler(),
+                                {.address = "1.2.3.4:5", .certificate_common_name = node})
+                      ->call(kForever, std::move(request));
     CHECK(answer.ok());
     return std::move(answer).value();
   }
 
   os::testing::MemoryFileSystem fs_;
-  std::optional<std::pair<std::uint64_t, std::uint64_t>> there_{{10, 10}};  // bytes, total
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> available_{{10, 10}};  // bytes, total
   Archives archives_{[this](const codec::Sha256& digest) -> std::optional<Archives::Content> {
     EXPECT_EQ(digest, kDigest);
-    if (!there_) return std::nullopt;
+    if (!available_) return std::nullopt;
     return Archives::Content{
         .file = std::move(static_cast<os::FileSystem&>(fs_).open("/a", os::Open::kRead)).value(),
-        .bytes = there_->first,
-        .total = there_->second};
+        .bytes = available_->first,
+        .total = available_->second};
   }};
 };
 
@@ -59,8 +59,8 @@ TEST_F(ArchivesTest, RangesReturnTheAvailableBytes) {
         Case{10, 10, "lines=0-", 416, nullptr, ""}}) {
     SCOPED_TRACE(std::string(c.range) + " of " + std::to_string(c.bytes) + "/" +
                  std::to_string(c.total));
-    there_ = {c.bytes, c.total};
-    const auto answer = ask(c.range);
+    available_ = {c.bytes, c.total};
+    const auto answer = get(c.range);
     EXPECT_EQ(answer.status, c.status);
     if (c.body != nullptr) {
       EXPECT_EQ(answer.body, c.body);
@@ -70,31 +70,31 @@ TEST_F(ArchivesTest, RangesReturnTheAvailableBytes) {
 }
 
 TEST_F(ArchivesTest, UnfinishedArchiveReportsItsProgress) {
-  there_ = {4, 10};
-  const auto answer = ask("bytes=4-");
+  available_ = {4, 10};
+  const auto answer = get("bytes=4-");
   EXPECT_EQ(answer.headers.find(kBytesDoneHeader).value_or(""), "4");
   EXPECT_EQ(answer.headers.find("Retry-After").value_or(""), "1");
 }
 
 TEST_F(ArchivesTest, ComingArchiveReturns503AndMissingArchive410) {
-  there_.reset();
-  EXPECT_EQ(ask("bytes=0-").status, 410);
+  available_.reset();
+  EXPECT_EQ(get("bytes=0-").status, 410);
   archives_.set({{kDigest, {.nodes = {"edge1"}, .coming = true}}});
-  EXPECT_EQ(ask("bytes=0-").status, 503);
+  EXPECT_EQ(get("bytes=0-").status, 503);
 }
 
 TEST_F(ArchivesTest, OnlyListedNodesCanReadAnArchive) {
-  EXPECT_EQ(ask("bytes=0-", "edge2").status, 404);
-  EXPECT_EQ(ask("bytes=0-", "").status, 401);
-  EXPECT_EQ(ask("bytes=0-", "edge1", archive_url("", codec::Sha256::of("other"))).status, 404);
-  EXPECT_EQ(ask("bytes=0-", "edge1", "/replica/v1/archive?sha256=../a").status, 400);
+  EXPECT_EQ(get("bytes=0-", "edge2").status, 404);
+  EXPECT_EQ(get("bytes=0-", "").status, 401);
+  EXPECT_EQ(get("bytes=0-", "edge1", archive_url("", codec::Sha256::of("other"))).status, 404);
+  EXPECT_EQ(get("bytes=0-", "edge1", "/replica/v1/archive?sha256=../a").status, 400);
   archives_.set({});
-  EXPECT_EQ(ask("bytes=0-").status, 404);
+  EXPECT_EQ(get("bytes=0-").status, 404);
 }
 
 TEST_F(ArchivesTest, TruncatedFileEndsTheAnswerEarly) {
   CHECK(os::write_file_atomically(fs_, "/a", "012").ok());
-  const auto answer = ask("bytes=0-");
+  const auto answer = get("bytes=0-");
   EXPECT_EQ(answer.status, 206);
   EXPECT_EQ(answer.body, "012");
 }

@@ -51,8 +51,8 @@ Result<std::unique_ptr<os::ReadableFile>> open_below(os::ReadableTree& tree, con
 }
 
 Error unreachable(const Peer& peer, const Error& error) {
-  const bool ours = error.code() == Code::kCancelled;
-  return Error(ours ? Code::kCancelled : Code::kUnavailable,
+  const bool cancelled = error.code() == Code::kCancelled;
+  return Error(cancelled ? Code::kCancelled : Code::kUnavailable,
                "peer " + peer.url + ": " + error.message());
 }
 
@@ -129,8 +129,8 @@ net::Response Shares::file(const net::Request& request, const net::Query& query,
   return out;
 }
 
-Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::string& key,
-                              const std::string& id, const Limits& limits) {
+Result<Snapshot> fetch_snapshot(const Context& ctx, const Peer& peer, const std::string& key,
+                                const std::string& id, const Limits& limits) {
   net::ClientRequest request;
   request.url = peer.url + std::string(kRoot) + "snapshot?key=" + net::percent_encode(key);
   if (!id.empty()) request.url += "&id=" + net::percent_encode(id);

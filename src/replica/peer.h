@@ -68,8 +68,8 @@ struct Peer {
 /// name. kNotFound: the peer does not share it with this node. kUnavailable: the peer is
 /// unreachable, has no snapshot yet, or is not an accepted peer. kInvalid, kExhausted: from
 /// Snapshot::decode().
-Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::string& key,
-                              const std::string& id, const Limits& limits = {});
+Result<Snapshot> fetch_snapshot(const Context& ctx, const Peer& peer, const std::string& key,
+                                const std::string& id, const Limits& limits = {});
 
 /// Reads from the first peer that answers; continues at the next peer after a break.
 class PeerSource final : public BlockSource {

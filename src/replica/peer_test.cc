@@ -64,13 +64,13 @@ class ReplicaPeer : public ::testing::Test {
                                  std::make_shared<const std::string>(taken->snapshot.encode()));
     shares_->set({{kKey, std::move(share)}});
   }
-  net::HttpClient::Answer ask(const std::string& target, const std::string& range = "",
-                              const std::string& who = "edge1") {
+  net::HttpClient::Answer get(const std::string& target, const std::string& range = "",
+                              const std::string& node = "edge1") {
     net::ClientRequest request;
     request.url = target;
     if (!range.empty()) request.headers.add("Range", range);
     auto answer =
-        net::loopback(shares_->handler(), {.address = "1.2.3.4:5", .certificate_common_name = who})
+        net::loopback(shares_->handler(), {.address = "1.2.3.4:5", .certificate_common_name = node})
             ->call(kForever, std::move(request));
     CHECK(answer.ok());
     return std::move(answer).value();
@@ -94,16 +94,16 @@ class ReplicaPeer : public ::testing::Test {
 };
 
 TEST_F(ReplicaPeer, SharedFilesAreCopiedToAPeer) {
-  const auto wanted = ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "");
+  const auto wanted = fetch_snapshot(kForever, {&hosts_, "http://a"}, kKey, "");
   ASSERT_TRUE(wanted.ok()) << wanted.error();
   EXPECT_EQ(*wanted, snapshot_of(files_, kBlock));
   PeerSource source({{&hosts_, "http://a"}}, kKey);
   ASSERT_TRUE(store_->bring(kForever, kKey, *wanted, source).ok());
   EXPECT_EQ(copied(), files_);
-  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, wanted->id().hex()).value(),
+  EXPECT_EQ(fetch_snapshot(kForever, {&hosts_, "http://a"}, kKey, wanted->id().hex()).value(),
             *wanted);
   EXPECT_EQ(
-      ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, std::string(64, 'a')).error().code(),
+      fetch_snapshot(kForever, {&hosts_, "http://a"}, kKey, std::string(64, 'a')).error().code(),
       Code::kNotFound);
 }
 
@@ -174,8 +174,8 @@ TEST_F(ReplicaPeer, InvalidPeerAnswersAreRefused) {
     });
     EXPECT_EQ(status.error().code(), Code::kUnavailable) << one.status << " " << one.bytes;
     EXPECT_LE(got, 5000u);
-    const auto asked = ask_snapshot(kForever, {&hosts_, "http://portal"}, kKey, "");
-    EXPECT_FALSE(asked.ok());
+    const auto answer = fetch_snapshot(kForever, {&hosts_, "http://portal"}, kKey, "");
+    EXPECT_FALSE(answer.ok());
   }
 }
 
@@ -185,26 +185,26 @@ TEST_F(ReplicaPeer, SnapshotWithAnotherIdIsRefused) {
     out.body = snapshot_of({{"a", "other"}}, kBlock).encode();
     return out;
   }));
-  EXPECT_EQ(
-      ask_snapshot(kForever, {&hosts_, "http://liar"}, kKey, snapshot_of(files_, kBlock).id().hex())
-          .error()
-          .code(),
-      Code::kUnavailable);
+  EXPECT_EQ(fetch_snapshot(kForever, {&hosts_, "http://liar"}, kKey,
+                           snapshot_of(files_, kBlock).id().hex())
+                .error()
+                .code(),
+            Code::kUnavailable);
 }
 
 TEST_F(ReplicaPeer, OnlyListedNodesCanReadAShare) {
   const std::string snapshot = std::string("/replica/v1/snapshot?key=") + net::percent_encode(kKey);
   const std::string file =
       std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=a";
-  EXPECT_EQ(ask(snapshot).status, 200);
-  EXPECT_EQ(ask(file, "bytes=0-9").status, 206);
+  EXPECT_EQ(get(snapshot).status, 200);
+  EXPECT_EQ(get(file, "bytes=0-9").status, 206);
   for (const std::string& target : {snapshot, file}) {
-    EXPECT_EQ(ask(target, "bytes=0-9", "edge2").status, 404);
-    EXPECT_EQ(ask(target, "bytes=0-9", "").status, 401);
+    EXPECT_EQ(get(target, "bytes=0-9", "edge2").status, 404);
+    EXPECT_EQ(get(target, "bytes=0-9", "").status, 401);
   }
-  EXPECT_EQ(ask("/replica/v1/snapshot?key=other").status, 404);
-  EXPECT_EQ(ask("/replica/v1/other?key=x").status, 404);
-  EXPECT_EQ(ask("/").status, 404);
+  EXPECT_EQ(get("/replica/v1/snapshot?key=other").status, 404);
+  EXPECT_EQ(get("/replica/v1/other?key=x").status, 404);
+  EXPECT_EQ(get("/").status, 404);
 }
 
 TEST_F(ReplicaPeer, PathsOutsideTheShareAreRefused) {
@@ -218,10 +218,10 @@ TEST_F(ReplicaPeer, PathsOutsideTheShareAreRefused) {
   for (const Case& one :
        {Case{"..%2Fsecret", 400}, Case{"sub%2F..%2F..%2Fsecret", 400}, Case{"%2Fetc%2Fpasswd", 400},
         Case{"../secret", 400}, Case{"sub", 404}, Case{"missing", 404}, Case{"a%00", 400}})
-    EXPECT_EQ(ask(file + one.path, "bytes=0-1").status, one.status) << one.path;
+    EXPECT_EQ(get(file + one.path, "bytes=0-1").status, one.status) << one.path;
   std::filesystem::create_directory_symlink(root_, root_ / "data/up");
-  EXPECT_EQ(ask(file + "link", "bytes=0-1").status, 404);
-  EXPECT_EQ(ask(file + "up%2Fsecret", "bytes=0-1").status, 404);
+  EXPECT_EQ(get(file + "link", "bytes=0-1").status, 404);
+  EXPECT_EQ(get(file + "up%2Fsecret", "bytes=0-1").status, 404);
 }
 
 TEST_F(ReplicaPeer, UnsupportedRangesAreRefused) {
@@ -230,16 +230,16 @@ TEST_F(ReplicaPeer, UnsupportedRangesAreRefused) {
   for (const char* range :
        {"", "bytes=0-", "bytes=-5", "bytes=5-2", "bytes=0-1,3-4", "lines=0-1", "bytes=0-5000",
         "bytes=9-99999999999999999999", "bytes=0-1x", "bytes=+0-1"})
-    EXPECT_EQ(ask(file, range).status, 416) << range;
-  EXPECT_EQ(ask(file, "bytes=4999-4999").body, "x");
+    EXPECT_EQ(get(file, range).status, 416) << range;
+  EXPECT_EQ(get(file, "bytes=4999-4999").body, "x");
 }
 
 TEST_F(ReplicaPeer, MissingSnapshotIsUnavailableUntilTaken) {
   shares_->set({{kKey, {.path = root_ / "data", .nodes = {"edge1"}, .snapshots = {}}}});
-  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(),
+  EXPECT_EQ(fetch_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(),
             Code::kUnavailable);
   shares_->set({});
-  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(),
+  EXPECT_EQ(fetch_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(),
             Code::kNotFound);
 }
 
@@ -249,7 +249,7 @@ TEST_F(ReplicaPeer, ChangedFilesAreAConflictAndTheNextSnapshotWorks) {
   PeerSource source({{&hosts_, "http://a"}}, kKey);
   EXPECT_EQ(store_->bring(kForever, kKey, old, source).error().code(), Code::kConflict);
   share();
-  const auto wanted = ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "");
+  const auto wanted = fetch_snapshot(kForever, {&hosts_, "http://a"}, kKey, "");
   ASSERT_TRUE(wanted.ok()) << wanted.error();
   ASSERT_TRUE(store_->bring(kForever, kKey, *wanted, source).ok());
   EXPECT_EQ(copied(), files_);

@@ -43,11 +43,11 @@ class Scan {
         return Error(Code::kInvalid, below + ": " + wrong);
       if (entry.facts.kind == os::FileKind::kDirectory) {
         auto inner = directory.descend(entry.name);
-        if (!inner.ok()) return gone(inner.error(), below);
+        if (!inner.ok()) return removed_meanwhile(inner.error(), below);
         TRY_VOID(folder(**inner, below, depth + 1));
       } else {
         auto opened = directory.open(entry.name);
-        if (!opened.ok()) return gone(opened.error(), below);
+        if (!opened.ok()) return removed_meanwhile(opened.error(), below);
         TRY_VOID(file(**opened, below));
       }
     }
@@ -77,7 +77,7 @@ class Scan {
 
  private:
   /// Fails the snapshot, because a partial one would pass as complete.
-  static Status gone(const Error& error, const std::string& path) {
+  static Status removed_meanwhile(const Error& error, const std::string& path) {
     if (error.code() == Code::kNotFound)
       return Error(Code::kUnavailable, path + " was removed while it was read");
     return error;

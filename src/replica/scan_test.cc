@@ -106,15 +106,15 @@ TEST_F(Scan, StoredScanIsReusedAndTruncationIsDetected) {
   write("a", std::string(5000, 'x'));
   write("b/c", "1");
   const auto first = take();
-  const std::string kept = encode(*first);
-  const auto read = decode_taken(kept);
+  const std::string encoded = encode(*first);
+  const auto read = decode_taken(encoded);
   ASSERT_TRUE(read);
   EXPECT_EQ(read->snapshot, first->snapshot);
   EXPECT_EQ(read->facts, first->facts);
   EXPECT_EQ(take(&*read)->bytes_read, 0u);
-  for (std::size_t length = 0; length < kept.size(); ++length)
-    EXPECT_FALSE(decode_taken(kept.substr(0, length)));
-  EXPECT_FALSE(decode_taken(kept + "x"));
+  for (std::size_t length = 0; length < encoded.size(); ++length)
+    EXPECT_FALSE(decode_taken(encoded.substr(0, length)));
+  EXPECT_FALSE(decode_taken(encoded + "x"));
 }
 
 TEST_F(Scan, ReplacedLongerFileIsReadAgain) {

@@ -15,13 +15,13 @@ void put_number(std::string& out, T number) {
 
 class Reader {
  public:
-  explicit Reader(std::string_view text) : rest_(text) {}
-  bool empty() const { return rest_.empty(); }
-  std::size_t left() const { return rest_.size(); }
+  explicit Reader(std::string_view text) : remaining_(text) {}
+  bool empty() const { return remaining_.empty(); }
+  std::size_t left() const { return remaining_.size(); }
   Result<std::string_view> take(std::size_t count) {
-    if (rest_.size() < count) return Error(Code::kInvalid, "snapshot: truncated");
-    const std::string_view out = rest_.substr(0, count);
-    rest_.remove_prefix(count);
+    if (remaining_.size() < count) return Error(Code::kInvalid, "snapshot: truncated");
+    const std::string_view out = remaining_.substr(0, count);
+    remaining_.remove_prefix(count);
     return out;
   }
   template <typename T>
@@ -34,7 +34,7 @@ class Reader {
   }
 
  private:
-  std::string_view rest_;
+  std::string_view remaining_;
 };
 
 bool inside(std::string_view path, std::string_view folder) {

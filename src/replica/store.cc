@@ -63,13 +63,13 @@ class StoreImpl final : public Store {
     TRY(const auto shown, current(folder));
     TRY_VOID(fs_.remove(folder / kCurrent));
     if (shown) TRY_VOID(fs_.sync_directory(folder));
-    TRY(const auto there, fs_.stat(folder));
-    if (there) TRY_VOID(discard(folder, {}));
+    TRY(const auto existing, fs_.stat(folder));
+    if (existing) TRY_VOID(discard(folder, {}));
     TRY_VOID(fs_.remove_all(folder));
     for (os::Path above = folder.parent_path(); above != options_.root;
          above = above.parent_path()) {
-      const auto rest = fs_.list(above);
-      if (!rest.ok() || !rest->empty() || !fs_.remove(above).ok()) break;
+      const auto siblings = fs_.list(above);
+      if (!siblings.ok() || !siblings->empty() || !fs_.remove(above).ok()) break;
     }
     return {};
   }
@@ -104,15 +104,15 @@ class StoreImpl final : public Store {
     TRY(const std::string name, fs_.read_link(folder / kCurrent));
     const auto id = codec::Sha256::parse(name);
     if (!id.ok()) return none;
-    TRY(const auto there, fs_.stat(folder / name));
-    if (!there || there->kind != os::FileKind::kDirectory) return none;
+    TRY(const auto existing, fs_.stat(folder / name));
+    if (!existing || existing->kind != os::FileKind::kDirectory) return none;
     return std::optional(*id);
   }
 
   /// Reads the snapshot of a complete version.
   Result<Snapshot> snapshot_of(const os::Path& folder, const codec::Sha256& id) {
-    TRY(const auto there, fs_.stat(folder / id.hex()));
-    if (!there || there->kind != os::FileKind::kDirectory)
+    TRY(const auto existing, fs_.stat(folder / id.hex()));
+    if (!existing || existing->kind != os::FileKind::kDirectory)
       return Error(Code::kNotFound, "no replica with the id " + id.hex());
     const auto text =
         os::read_file(fs_, folder / (id.hex() + std::string(kSuffix)), std::uint64_t{256} << 20);
@@ -128,9 +128,10 @@ class StoreImpl final : public Store {
     const os::Path staging = folder / (std::string(kNew) + id.hex());
     std::vector<LocalFile> local;
     if (before) {
-      TRY(const Snapshot there, snapshot_of(folder, *before));
-      for (const SnapshotFile& file :
-           there.block_bytes == wanted.block_bytes ? there.files : std::vector<SnapshotFile>())
+      TRY(const Snapshot previous, snapshot_of(folder, *before));
+      for (const SnapshotFile& file : previous.block_bytes == wanted.block_bytes
+                                          ? previous.files
+                                          : std::vector<SnapshotFile>())
         local.push_back(
             {folder / before->hex() / (file.path.empty() ? options_.file_name : file.path), file});
     }
@@ -166,8 +167,8 @@ class StoreImpl final : public Store {
   /// renamed durably to a name that no version has.
   Status discard_one(const os::Path& folder, const std::string& id) {
     TRY_VOID(clear_discarded(folder));
-    TRY(const auto there, fs_.stat(folder / id));
-    if (!there) return {};
+    TRY(const auto existing, fs_.stat(folder / id));
+    if (!existing) return {};
     TRY_VOID(fs_.rename(folder / id, folder / (std::string(kOld) + id)));
     return clear_discarded(folder);
   }

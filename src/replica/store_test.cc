@@ -69,10 +69,10 @@ TEST_F(ReplicaStore, ReadersSeeTheCopiedSnapshot) {
                           [&](const Progress& p) { reported.push_back(p); })
                   .ok());
   EXPECT_EQ(read_copy(fs_, *store_), files_);
-  EXPECT_EQ(source_.given_bytes, 5000u + 3 * kBlock + 4);
+  EXPECT_EQ(source_.served_bytes, 5000u + 3 * kBlock + 4);
   ASSERT_FALSE(reported.empty());
-  EXPECT_EQ(reported.back().done_bytes, source_.given_bytes);
-  EXPECT_EQ(reported.back().total_bytes, source_.given_bytes);
+  EXPECT_EQ(reported.back().done_bytes, source_.served_bytes);
+  EXPECT_EQ(reported.back().total_bytes, source_.served_bytes);
   EXPECT_EQ(store_->list(), std::vector<std::string>{kKey});
 }
 
@@ -80,7 +80,7 @@ TEST_F(ReplicaStore, UnchangedSnapshotFetchesNothing) {
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
   FileSource again(files_);
   ASSERT_TRUE(bring(*store_, files_, again).ok());
-  EXPECT_EQ(again.given_bytes, 0u);
+  EXPECT_EQ(again.served_bytes, 0u);
 }
 
 TEST_F(ReplicaStore, GrownFileFetchesOnlyItsEnd) {
@@ -88,7 +88,7 @@ TEST_F(ReplicaStore, GrownFileFetchesOnlyItsEnd) {
   files_["train/a.csv"] += "more";
   FileSource again(files_);
   ASSERT_TRUE(bring(*store_, files_, again).ok());
-  EXPECT_EQ(again.given_bytes, 5004u - 4 * kBlock);
+  EXPECT_EQ(again.served_bytes, 5004u - 4 * kBlock);
   EXPECT_EQ(read_copy(fs_, *store_), files_);
 }
 
@@ -130,9 +130,9 @@ TEST_F(ReplicaStore, RollbackFetchesNothing) {
   ASSERT_TRUE(bring(*store_, first, source_).ok());
   files_["n"] = "1";
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
-  FileSource nobody(first);
-  ASSERT_TRUE(bring(*store_, first, nobody).ok());
-  EXPECT_EQ(nobody.given_bytes, 0u);
+  FileSource unused_source(first);
+  ASSERT_TRUE(bring(*store_, first, unused_source).ok());
+  EXPECT_EQ(unused_source.served_bytes, 0u);
   EXPECT_EQ(read_copy(fs_, *store_), first);
 }
 
@@ -148,7 +148,7 @@ TEST_F(ReplicaStore, BrokenFetchResumesAfterARestart) {
     };
     store_ = open_store(fs_);  // as after a kill
     const Status status = bring(*store_, files_, source);
-    fetched += source.given_bytes;
+    fetched += source.served_bytes;
     if (status.ok()) break;
     EXPECT_EQ(status.error().code(), Code::kUnavailable);
   }
@@ -167,7 +167,7 @@ TEST_F(ReplicaStore, ChangedSnapshotKeepsBytesAlreadyFetched) {
   FileSource source(files_);
   ASSERT_TRUE(bring(*store_, files_, source).ok());
   EXPECT_EQ(read_copy(fs_, *store_), files_);
-  EXPECT_LE(broken.given_bytes + source.given_bytes, 5000u + 3 * kBlock + 4 + 5 + kBlock);
+  EXPECT_LE(broken.served_bytes + source.served_bytes, 5000u + 3 * kBlock + 4 + 5 + kBlock);
 }
 
 TEST_F(ReplicaStore, WrongBytesAreNeverPublished) {
@@ -326,8 +326,8 @@ TEST(ReplicaStoreCrash, EveryCrashLeavesAWholeVersionAndAWorkingStore) {
       if (!store.ok()) return "open: " + store.error().message();
       const auto found = (*store)->find(kKey);
       if (!found.ok()) return "find: " + found.error().message();
-      const Files there = read_copy(left, **store);
-      if (there != seen && there != next) return "readers see what never was";
+      const Files current = read_copy(left, **store);
+      if (current != seen && current != next) return "readers see what never was";
       if (!*found && !seen.empty() && !removing) return "the copy is gone";
       if (std::string wrong = forgotten(left, **store); !wrong.empty()) return wrong;
       Files last = next;

@@ -11,8 +11,8 @@
 //                                       runtime::Writer& writer);
 //     // Optional: the object is gone. Called at least once after the deletion, and for keys from
 //     // map functions that have no object.
-//     Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
-//                                  runtime::Writer& writer);
+//     Result<runtime::Action> on_deleted(const Context& ctx, const meta::ObjectKey& key,
+//                                        runtime::Writer& writer);
 //   };
 //
 // reconcile() is level-triggered and idempotent. It runs only after all caches are complete, and
@@ -75,7 +75,8 @@ struct ControllerSpec {
   std::size_t workers = 1;
   Backoff backoff;
   std::function<Result<Action>(const Context&, const Stored&, Writer&)> reconcile;
-  std::function<Result<Action>(const Context&, const ObjectKey&, Writer&)> gone;  // may be absent
+  std::function<Result<Action>(const Context&, const ObjectKey&, Writer&)>
+      on_deleted;  // may be absent
 };
 
 /// The key in the owner reference with controller: true, if it names `primary` (any version of its
@@ -216,11 +217,11 @@ ControllerSpec make_controller(Reconciler& reconciler) {
     return reconciler.reconcile(ctx, *static_cast<const T*>(held.get()), writer);
   };
   if constexpr (requires(const Context& ctx, const ObjectKey& key, Writer& writer) {
-                  reconciler.gone(ctx, key, writer);
+                  reconciler.on_deleted(ctx, key, writer);
                 }) {
-    spec.gone = [&reconciler](const Context& ctx, const ObjectKey& key,
-                              Writer& writer) -> Result<Action> {
-      return reconciler.gone(ctx, key, writer);
+    spec.on_deleted = [&reconciler](const Context& ctx, const ObjectKey& key,
+                                    Writer& writer) -> Result<Action> {
+      return reconciler.on_deleted(ctx, key, writer);
     };
   }
   return spec;

@@ -126,16 +126,16 @@ class WidgetReconciler {
     return mode == "again" ? Action::after(milliseconds(1)) : Action::await_change();
   }
 
-  Result<Action> gone(const Context&, const ObjectKey& key, Writer&) {
+  Result<Action> on_deleted(const Context&, const ObjectKey& key, Writer&) {
     std::lock_guard lock(mutex);
-    gone_keys.insert(key);
+    deleted_keys.insert(key);
     return Action::await_change();
   }
 
   std::atomic<int> runs{0}, failures{0};
   mutable std::mutex mutex;
   mutable std::vector<std::string> node_changes;
-  std::set<ObjectKey> gone_keys;
+  std::set<ObjectKey> deleted_keys;
 };
 
 class ControllerTest : public ::testing::Test {
@@ -293,14 +293,14 @@ TEST_P(ControllerCacheModeTest, RepeatedReconcileWritesNothing) {
 
 TEST_F(ControllerTest, ForeignObjectIsNotChanged) {
   start();
-  const Json theirs =
+  const Json foreign =
       parse_json(
           R"({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}})")
           .value();
-  ASSERT_EQ(api_.post("/api/v1/namespaces/default/configmaps", theirs).status, 201);
+  ASSERT_EQ(api_.post("/api/v1/namespaces/default/configmaps", foreign).status, 201);
   post(widget("w", R"({"maps": {"a": {"k": "1"}, "b": {"k": "2"}}})"));
   ASSERT_TRUE(eventually("an event tells", [&] { return !events().empty(); }));
-  EXPECT_EQ(api_.get(map_path("a")).body["data"], theirs["data"]);
+  EXPECT_EQ(api_.get(map_path("a")).body["data"], foreign["data"]);
   EXPECT_EQ(api_.get(map_path("b")).status, 200) << "the others are made all the same";
   EXPECT_NE(
       events()[0]["message"].as_string().find("ConfigMap default/a: an object of that name exists"),
@@ -384,7 +384,7 @@ TEST_F(ControllerTest, UnreadableObjectIsReportedAndChildrenStay) {
   settle();
   EXPECT_EQ(api_.get(map_path("a")).status, 200);
   std::lock_guard lock(reconciler_.mutex);
-  EXPECT_TRUE(reconciler_.gone_keys.empty());
+  EXPECT_TRUE(reconciler_.deleted_keys.empty());
 }
 
 TEST_F(ControllerTest, ReconcilerIsNotifiedOfDeletedObject) {
@@ -394,7 +394,7 @@ TEST_F(ControllerTest, ReconcilerIsNotifiedOfDeletedObject) {
   ASSERT_EQ(api_.remove(path("w")).status, 200);
   ASSERT_TRUE(eventually("gone() is called", [&] {
     std::lock_guard lock(reconciler_.mutex);
-    return reconciler_.gone_keys.contains({"default", "w"});
+    return reconciler_.deleted_keys.contains({"default", "w"});
   }));
   settle();
   EXPECT_EQ(api_.get(map_path("a")).status, 404) << "collected by the server";
@@ -525,15 +525,15 @@ TEST_F(ControllerTest, StatusOfOlderGenerationIsNotWritten) {
   settle();
   const Context ctx = Context().with_timeout(seconds(60));
   const Widget read = Widget::from_json(get_widget("w")).value();
-  const auto tell = [&](int generation, const char* seen) {
+  const auto write_status = [&](int generation, const char* seen) {
     const Json status = Json::object({{"observedGeneration", generation}, {"seen", seen}});
     EXPECT_TRUE(manager_->writer().status(ctx, read, status).ok());
     return get_widget("w")["status"]["seen"].as_string();
   };
-  EXPECT_EQ(tell(2, "second"), "second");
-  EXPECT_EQ(tell(1, "first"), "second");
-  EXPECT_EQ(tell(2, "more"), "more");
-  EXPECT_EQ(tell(3, "third"), "third");
+  EXPECT_EQ(write_status(2, "second"), "second");
+  EXPECT_EQ(write_status(1, "first"), "second");
+  EXPECT_EQ(write_status(2, "more"), "more");
+  EXPECT_EQ(write_status(3, "third"), "third");
 }
 
 TEST_F(ControllerTest, BusyManagerStopsWithinAMinute) {

@@ -14,7 +14,7 @@ using codec::Json;
 /// Decodes numbers; throws at "throw" and fails on other texts.
 class DecoderTest : public ::testing::Test {
  protected:
-  Decoder make(std::size_t kept_max) {
+  Decoder make(std::size_t cached_max) {
     return Decoder(
         [this](const Json& json) -> Result<std::shared_ptr<const void>> {
           ++decoded_;
@@ -23,7 +23,7 @@ class DecoderTest : public ::testing::Test {
           return std::shared_ptr<const void>(
               std::make_shared<const std::int64_t>(json.as_integer()));
         },
-        kept_max);
+        cached_max);
   }
   static std::int64_t number(const std::shared_ptr<const void>& object) {
     return object ? *static_cast<const std::int64_t*>(object.get()) : -1;
@@ -50,7 +50,7 @@ TEST_F(DecoderTest, MostRecentlyUsedObjectsAreCached) {
   EXPECT_EQ(decoded_, 1);
   EXPECT_EQ(number(decoder.object(one, "1")), 1);
   EXPECT_EQ(decoded_, 2);
-  EXPECT_EQ(decoder.kept(), 2u);
+  EXPECT_EQ(decoder.cached(), 2u);
 }
 
 TEST_F(DecoderTest, ZeroCapacityDecodesOnEachCall) {
@@ -59,7 +59,7 @@ TEST_F(DecoderTest, ZeroCapacityDecodesOnEachCall) {
   const auto held = decoder.object(one, "1");
   EXPECT_EQ(number(decoder.object(one, "1")), 1);
   EXPECT_EQ(decoded_, 2);
-  EXPECT_EQ(decoder.kept(), 0u);
+  EXPECT_EQ(decoder.cached(), 0u);
   EXPECT_EQ(number(held), 1) << "who holds one keeps it";
 }
 
@@ -69,7 +69,7 @@ TEST_F(DecoderTest, UndecodableObjectIsErrorOrNull) {
   EXPECT_EQ(decoder.decode(Json("throw")).error().message(), "exception: thrown by the test");
   EXPECT_EQ(decoder.object(7, "\"throw\""), nullptr);
   EXPECT_EQ(decoder.object(7, "{"), nullptr);
-  EXPECT_EQ(decoder.kept(), 0u);
+  EXPECT_EQ(decoder.cached(), 0u);
 }
 
 TEST_F(DecoderTest, ConcurrentReadsReturnTheRightObject) {
@@ -87,7 +87,7 @@ TEST_F(DecoderTest, ConcurrentReadsReturnTheRightObject) {
     });
   }
   threads.clear();
-  EXPECT_EQ(decoder.kept(), 3u);
+  EXPECT_EQ(decoder.cached(), 3u);
 }
 
 }  // namespace

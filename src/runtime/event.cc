@@ -162,7 +162,7 @@ void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::stri
                               (type == EventType::kNormal ? "N" : "W") + event.reason;
   event.identity = kind_of + '\n' + event.message;
 
-  bool kept = true;
+  bool queued = true;
   {
     MutexLock lock(impl_->mutex);
     const SteadyTime now = impl_->clock.now();
@@ -175,21 +175,21 @@ void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::stri
       same->message = event.message;
       return;
     }
-    const std::string whose = object.uid + '\n' + object.str();
+    const std::string object_key = object.uid + '\n' + object.str();
     const double burst = impl_->options.burst;
-    Bucket* bucket = impl_->buckets.find(whose);
-    if (!bucket) bucket = &impl_->buckets.put(whose, {burst, now});
+    Bucket* bucket = impl_->buckets.find(object_key);
+    if (!bucket) bucket = &impl_->buckets.put(object_key, {burst, now});
     const double refill = std::chrono::duration<double>(now - bucket->at).count() /
                           static_cast<double>(impl_->options.refill.count());
     bucket->tokens = std::min(burst, bucket->tokens + refill);
     bucket->at = now;
-    kept = bucket->tokens >= 1 && impl_->queue.size() < impl_->options.queue_max;
-    if (kept) {
+    queued = bucket->tokens >= 1 && impl_->queue.size() < impl_->options.queue_max;
+    if (queued) {
       bucket->tokens -= 1;
       impl_->queue.push_back(std::move(event));
     }
   }
-  if (kept) {
+  if (queued) {
     impl_->wakeup.notify();
   } else if (impl_->dropped) {
     impl_->dropped->add();

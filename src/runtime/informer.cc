@@ -129,9 +129,9 @@ Informer::Informer(const kube::Client& client, Options options)
 void Informer::on_change(Handler handler) { handlers_.push_back(std::move(handler)); }
 
 void Informer::add_index(std::string name, IndexOf of) {
-  const bool there = std::any_of(indexes_.begin(), indexes_.end(),
-                                 [&](const Index& index) { return index.name == name; });
-  if (!there) indexes_.push_back({std::move(name), std::move(of), {}});
+  const bool exists = std::any_of(indexes_.begin(), indexes_.end(),
+                                  [&](const Index& index) { return index.name == name; });
+  if (!exists) indexes_.push_back({std::move(name), std::move(of), {}});
 }
 
 void Informer::on_progress(ProgressHandler handler) {
@@ -286,25 +286,25 @@ void Informer::replace(std::vector<StoredPtr> fresh, const std::string& resource
   std::set<ObjectKey> listed;
   for (const StoredPtr& object : fresh) listed.insert(object->metadata.key());
   MutexLock order(order_);
-  std::vector<ObjectKey> gone;
-  bool went_back = false;  // a backup was restored, so versions no longer order changes
+  std::vector<ObjectKey> absent;
+  bool restored = false;  // a backup was restored, so versions no longer order changes
   {
     MutexLock lock(mutex_);
-    went_back = surely_older(resource_version, versions_[scope]);
+    restored = surely_older(resource_version, versions_[scope]);
     for (const StoredPtr& object : objects_) {
       const ObjectKey key = object->metadata.key();
       if (scope_of(key.ns) != scope) continue;
       // Objects that this process wrote after the list was made stay.
       const bool newer =
-          !went_back && surely_older(resource_version, object->metadata.resource_version);
-      if (!listed.contains(key) && !newer) gone.push_back(key);
+          !restored && surely_older(resource_version, object->metadata.resource_version);
+      if (!listed.contains(key) && !newer) absent.push_back(key);
     }
   }
-  if (went_back)
-    log::warn("server version went back, list replaces the copy",
+  if (restored)
+    log::warn("resourceVersion decreased, replacing all cached objects",
               {{"resource", options_.resource.group_resource()}, {"version", resource_version}});
-  for (const ObjectKey& key : gone) drop(key);
-  for (StoredPtr& object : fresh) put(std::move(object), went_back);
+  for (const ObjectKey& key : absent) drop(key);
+  for (StoredPtr& object : fresh) put(std::move(object), restored);
   // A version only grows, unless the server restarted with lower numbers. A list is authoritative.
   {
     MutexLock lock(mutex_);

@@ -80,26 +80,27 @@ class InformerTest : public ::testing::Test {
     };
     options.whole = whole_;
     options.on_problem = [this](const Stored& stored) {
-      tell("problem " + stored.metadata.name + ": " + stored.problem);
+      record("problem " + stored.metadata.name + ": " + stored.problem);
     };
     informer_ = std::make_unique<Informer>(client_, std::move(options));
     informer_->on_change([this](const Change& change) {
       if (change.key.name == "trap") throw std::runtime_error("thrown by the test");
-      tell((!change.old   ? "+"
-            : !change.now ? "-"
-                          : "~") +
-           change.key.name + (change.now ? change.now->metadata.resource_version : std::string()));
+      record((!change.old   ? "+"
+              : !change.now ? "-"
+                            : "~") +
+             change.key.name +
+             (change.now ? change.now->metadata.resource_version : std::string()));
     });
     if (prepare_) prepare_(*informer_);
     if (report_progress_) {
       informer_->on_progress([this](const std::string& version, Informer::Progress how) {
-        tell((how == Informer::Progress::kListed ? "list" : "to") + version);
+        record((how == Informer::Progress::kListed ? "list" : "to") + version);
       });
     }
     thread_ = std::jthread([this](std::stop_token stop) { informer_->run(Context(stop)); });
   }
 
-  void tell(std::string text) {
+  void record(std::string text) {
     {
       std::lock_guard lock(mutex_);
       seen_.push_back(std::move(text));
@@ -218,16 +219,16 @@ TEST_F(InformerTest, ExpiredVersionCausesRelistAndReportsDifferences) {
   api_.wait_watches(1);
   EXPECT_EQ(seen(3), "+a3 +b4 +c5");
   api_.answer(200, pod_list(50, {pod_object("a", 3), pod_object("c", 45), pod_object("d", 46)}));
-  const Json gone =
+  const Json expired =
       codec::parse_json(
           R"({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})")
           .value();
-  api_.send(watch_event("ERROR", gone));
+  api_.send(watch_event("ERROR", expired));
   EXPECT_NE(api_.wait_watches(2).find("resourceVersion=50"), std::string::npos);
   EXPECT_EQ(seen(6), "+a3 +b4 +c5 -b ~c45 +d46");
   // The same if the request itself is refused.
   api_.answer(200, pod_list(60, {}));
-  api_.refuse_watch(410, gone);
+  api_.refuse_watch(410, expired);
   api_.end_watch();
   EXPECT_NE(api_.wait_watches(3).find("resourceVersion=60"), std::string::npos);
   EXPECT_EQ(informer_->size(), 0u);
@@ -406,10 +407,10 @@ TEST_P(InformerCacheModeTest, IndexReturnsCurrentObjectsByValue) {
 
 TEST_P(InformerCacheModeTest, IndexFunctionRunsOncePerVersion) {
   keep_ = GetParam();
-  std::atomic<int> asked{0};
+  std::atomic<int> requests{0};
   prepare_ = [&](Informer& informer) {
     informer.add_index("app", [&](const Stored& stored) -> std::vector<std::string> {
-      ++asked;
+      ++requests;
       return {stored.object() ? stored.metadata.labels.at("app") : "cannot be read"};
     });
   };
@@ -423,13 +424,13 @@ TEST_P(InformerCacheModeTest, IndexFunctionRunsOncePerVersion) {
   FadingPod::faded = false;
   EXPECT_EQ(informer_->by_index("app", "x").size(), 0u)
       << "one is gone, and the other cannot be read any more";
-  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(requests, 2);
   api_.send(watch_event("MODIFIED", labelled("b", 13, "y")));
   api_.send(watch_event("MODIFIED", labelled("b", 14, "z")));
   wait_version("14");
   EXPECT_EQ(informer_->by_index("app", "y").size(), 0u);
   EXPECT_EQ(informer_->by_index("app", "z").size(), 1u);
-  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(requests, 4);
   stop();
 }
 

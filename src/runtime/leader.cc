@@ -56,16 +56,16 @@ std::optional<Json> LeaseCore::attempt(const Json& lease, SteadyTime now, WallTi
                         {"metadata", Json::object({{"namespace", ns}, {"name", name}})}});
   }
   const Json& before = lease["spec"];
-  const bool mine = before["holderIdentity"].as_string() == options_.identity;
+  const bool is_holder = before["holderIdentity"].as_string() == options_.identity;
   const bool held = !before["holderIdentity"].as_string().empty();
-  if (held && !mine) {
+  if (held && !is_holder) {
     const bool expired = changed_ && now - *changed_ >= std::chrono::seconds(duration_seconds_);
     if (!expired) return std::nullopt;
   }
   Json& spec = out["spec"];
   spec.set("holderIdentity", options_.identity);
   spec.set("leaseDurationSeconds", std::int64_t{options_.lease_duration.count()});
-  if (!mine) {
+  if (!is_holder) {
     spec.set("acquireTime", time);
     spec.set("leaseTransitions", lease.is_null() ? 0 : before["leaseTransitions"].as_integer() + 1);
   }
@@ -78,13 +78,13 @@ void LeaseCore::wrote(SteadyTime now) {
   renewed_ = now;
 }
 
-std::optional<SteadyTime> LeaseCore::leads_until() const {
+std::optional<SteadyTime> LeaseCore::leader_until() const {
   if (holder_ != options_.identity || !renewed_) return std::nullopt;
   return *renewed_ + options_.renew_deadline;
 }
 
 bool LeaseCore::leading(SteadyTime now) const {
-  const auto until = leads_until();
+  const auto until = leader_until();
   return until && now < *until;
 }
 
@@ -121,7 +121,7 @@ Status LeaderElector::attempt(const Context& caller) {
   if (!wanted) {
     if (core_.holder() != followed_) {
       followed_ = core_.holder();
-      log::info("another leads, waiting for the lease",
+      log::info("another process leads, waiting for the lease",
                 {{"lease", key_.str()}, {"holder", followed_}});
     }
     return {};
@@ -183,7 +183,7 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
   bool lost = false;
   const auto until_deadline = [this] {
     const SteadyTime now = clock_.now();
-    return core_.leads_until().value_or(now) - now;
+    return core_.leader_until().value_or(now) - now;
   };
   SteadyTime begun = clock_.now();  // start of the last attempt, subtracted from the pause
   while (ctx.with_stop(ended.get_token())

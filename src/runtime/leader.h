@@ -39,7 +39,7 @@ class LeaseCore {
   void wrote(SteadyTime now);
   bool leading(SteadyTime now) const;
   /// The time until which a leader leads without another renewal.
-  std::optional<SteadyTime> leads_until() const;
+  std::optional<SteadyTime> leader_until() const;
   const std::string& holder() const { return holder_; }
   /// The Lease that gives up leadership, for a leader that ends.
   codec::Json release(const codec::Json& lease, WallTime wall) const;

@@ -14,7 +14,7 @@ namespace {
 
 // Pause between checks that every copy is complete: short at a normal start, long if the server is
 // unreachable.
-constexpr std::chrono::milliseconds kLookMin{2}, kLookMax{250};
+constexpr std::chrono::milliseconds kSyncPollMin{2}, kSyncPollMax{250};
 
 }  // namespace
 
@@ -36,7 +36,7 @@ struct Manager::Impl {
   ApiWriter writer;
   std::vector<std::unique_ptr<ControllerLoop>> controllers;
   std::atomic<bool> started{false};
-  std::atomic<bool> leads{false};  // with an election: leading, as last seen
+  std::atomic<bool> is_leader{false};  // with an election: leading, as last seen
   // For tasks().
   std::unique_ptr<LeaderElector> elector;
   SteadyTime next_attempt = SteadyTime::min();
@@ -102,7 +102,7 @@ Writer& Manager::writer() { return impl_->writer; }
 
 bool Manager::ready() const { return impl_->started && impl_->caches.synced(); }
 
-bool Manager::leading() const { return ready() && (!impl_->options.election || impl_->leads); }
+bool Manager::leading() const { return ready() && (!impl_->options.election || impl_->is_leader); }
 
 bool Manager::idle() const {
   for (const auto& controller : impl_->controllers) {
@@ -122,8 +122,8 @@ Status Manager::run(const Context& ctx) {
     threads.emplace_back([&informer, &inner] { informer->run(inner); });
   threads.emplace_back([this, &inner] { impl_->events.run(inner); });
 
-  for (auto pause = kLookMin; !impl_->caches.synced() && ctx.sleep_for(pause).ok();)
-    pause = std::min(pause * 2, kLookMax);
+  for (auto pause = kSyncPollMin; !impl_->caches.synced() && ctx.sleep_for(pause).ok();)
+    pause = std::min(pause * 2, kSyncPollMax);
   Status status;
   if (impl_->caches.synced() && !ctx.stopped()) {
     if (impl_->options.election) {
@@ -131,11 +131,11 @@ Status Manager::run(const Context& ctx) {
       status = elector->run(ctx, [this, &elector](const Context& leading) {
         impl_->events.record(elector->lease(), EventType::kNormal, "LeaderElection",
                              elector->identity() + " became leader");
-        impl_->leads = true;
+        impl_->is_leader = true;
         // From now on the controllers' remaining work is that of a former leader.
-        const std::stop_callback lost(leading.stop_token(), [this] { impl_->leads = false; });
+        const std::stop_callback lost(leading.stop_token(), [this] { impl_->is_leader = false; });
         impl_->run_controllers(leading);
-        impl_->leads = false;
+        impl_->is_leader = false;
       });
     } else {
       impl_->run_controllers(ctx);
@@ -168,8 +168,8 @@ std::vector<Task> Manager::tasks() {
                    },
                    [this, &clock](const Context& ctx) {
                      (void)impl_->elector->attempt(ctx);  // leading() shows the result
-                     impl_->leads = impl_->elector->leading();
-                     impl_->led = impl_->led || impl_->leads;
+                     impl_->is_leader = impl_->elector->leading();
+                     impl_->led = impl_->led || impl_->is_leader;
                      impl_->next_attempt = clock.now() + impl_->elector->pause();
                    }});
   }

@@ -18,15 +18,15 @@ const Resource& nodes_resource() {
 }
 using Node = Raw<nodes_resource>;
 
-/// Stays busy until go_on is set.
+/// Stays busy until released is set.
 struct Slow {
   void watches(Watches<Node>&) const {}
   Result<Action> reconcile(const Context&, const Node&, Writer&) {
     busy = true;
-    go_on.wait(false);
+    released.wait(false);
     return Action::await_change();
   }
-  std::atomic<bool> busy{false}, go_on{false};
+  std::atomic<bool> busy{false}, released{false};
 };
 
 TEST(Manager, ManagerStopsLeadingAtStopRequest) {
@@ -45,8 +45,8 @@ TEST(Manager, ManagerStopsLeadingAtStopRequest) {
   EXPECT_TRUE(manager.leading());
   thread.request_stop();
   EXPECT_TRUE(eventually("it leads no more", [&] { return !manager.leading(); }));
-  slow.go_on = true;
-  slow.go_on.notify_all();
+  slow.released = true;
+  slow.released.notify_all();
   thread.join();
   EXPECT_FALSE(manager.leading());
 }

@@ -43,10 +43,10 @@ std::string error_event(const char* status) {
   return framed(std::string(R"({"type": "ERROR", "object": )") + status + "}");
 }
 Fault list_answers(std::string bytes) {
-  return {.on = On::kList, .what = What::kSay, .bytes = std::move(bytes)};
+  return {.on = On::kList, .what = What::kSend, .bytes = std::move(bytes)};
 }
 Fault watch_answers(std::string bytes) {
-  return {.on = On::kWatch, .what = What::kSay, .bytes = std::move(bytes)};
+  return {.on = On::kWatch, .what = What::kSend, .bytes = std::move(bytes)};
 }
 Fault watch_sends(std::size_t events, std::string then) {
   return {.on = On::kWatch, .what = What::kEvents, .bytes = std::move(then), .count = events};
@@ -77,7 +77,7 @@ class Misbehaving : public ::testing::TestWithParam<Case> {
         *method == 'P' && method[1] == 'A' ? "application/merge-patch+json" : "application/json");
     ASSERT_LT(reply.status, 300) << reply.text;
   }
-  Versions there() {
+  Versions stored_versions() {
     Versions out;
     for (const Json& item :
          api_.get("/api/v1/namespaces/default/configmaps").body["items"].as_array())
@@ -123,14 +123,14 @@ TEST_P(Misbehaving, CacheMatchesServerAfterFaults) {
     write("PATCH", "/b", "b");
     if (written_ % 3 == 0) {
       write("POST", "", "new" + std::to_string(written_));
-      const Versions now = there();
+      const Versions now = stored_versions();
       if (now.size() > 8)
         api_.remove("/api/v1/namespaces/default/configmaps/" + now.rbegin()->first);
     }
     std::this_thread::sleep_for(milliseconds(1));
   }
   api_.remove("/api/v1/namespaces/default/configmaps/a");
-  const Versions expected = there();
+  const Versions expected = stored_versions();
   EXPECT_TRUE(
       eventually("the copy agrees with the server", [&] { return copied(informer) == expected; }));
   EXPECT_EQ(copied(informer), expected);

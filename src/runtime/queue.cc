@@ -177,27 +177,27 @@ WorkQueue::WorkQueue(Options options) : impl_(std::make_shared<Impl>(std::move(o
 WorkQueue::~WorkQueue() = default;
 
 void WorkQueue::add(const ObjectKey& key) {
-  bool kept;
+  bool accepted;
   {
     MutexLock lock(impl_->mutex);
-    kept = impl_->core.add(key, impl_->clock.now());
+    accepted = impl_->core.add(key, impl_->clock.now());
     impl_->added();
   }
   impl_->changed.notify_one();
-  if (!kept)
+  if (!accepted)
     log::error("work queue full, key dropped",
                {{"queue", impl_->options.name}, {"object", key.str()}});
 }
 
 void WorkQueue::add_after(const ObjectKey& key, Duration delay) {
   if (delay <= Duration::zero()) return add(key);
-  bool kept;
+  bool accepted;
   {
     MutexLock lock(impl_->mutex);
-    kept = impl_->core.add_at(key, impl_->clock.now() + delay);
+    accepted = impl_->core.add_at(key, impl_->clock.now() + delay);
   }
   impl_->changed.notify_one();
-  if (!kept)
+  if (!accepted)
     log::error("work queue full, key dropped",
                {{"queue", impl_->options.name}, {"object", key.str()}});
 }

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "schema/cause.h"
-#include "schema/pattern.h"
 #include "base/result.h"
 #include "codec/json.h"
+#include "schema/cause.h"
+#include "schema/pattern.h"
 
 namespace varda::schema {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "schema/cause.h"
 #include "codec/json.h"
+#include "schema/cause.h"
 
 namespace varda::schema {
 

@@ -3,11 +3,11 @@
 #include <map>
 #include <set>
 
-#include "schema/format.h"
-#include "schema/schema.h"
 #include "codec/text.h"
 #include "meta/members.h"
 #include "meta/object.h"
+#include "schema/format.h"
+#include "schema/schema.h"
 
 namespace varda::schema {
 
@@ -97,10 +97,10 @@ class Validator {
 
   void check_type(const Schema& schema, const Json& value, const std::string& path) {
     const auto mismatch = [&](std::string_view wanted) {
-      const std::string given(codec::type_name(value.type()));
+      const std::string actual(codec::type_name(value.type()));
       causes_.push_back(type_invalid(
-          field(path), given,
-          path + " in body must be of type " + std::string(wanted) + ": \"" + given + "\""));
+          field(path), actual,
+          path + " in body must be of type " + std::string(wanted) + ": \"" + actual + "\""));
     };
     if (value.is_null()) {
       if (schema.type.empty() || schema.nullable) return;
@@ -111,19 +111,19 @@ class Validator {
       return;
     }
     if (schema.type.empty()) return;
-    const std::string_view given = codec::type_name(value.type());
-    if (given == schema.type || (given == "integer" && schema.type == "number")) return;
-    if (given == "number" && schema.type == "integer" && is_whole(value)) return;
+    const std::string_view actual = codec::type_name(value.type());
+    if (actual == schema.type || (actual == "integer" && schema.type == "number")) return;
+    if (actual == "number" && schema.type == "integer" && is_whole(value)) return;
     if (value.is_string() || value.is_array() || schema.format.empty())
       return mismatch(schema.type);
     // With a format, kube-apiserver compares formats; the format of a number is its Go type.
-    const std::string given_format(value.is_integer()  ? "int64"
-                                   : value.is_number() ? "float64"
-                                   : value.is_bool()   ? ""
-                                                       : given);
+    const std::string actual_format(value.is_integer()  ? "int64"
+                                    : value.is_number() ? "float64"
+                                    : value.is_bool()   ? ""
+                                                        : actual);
     causes_.push_back(type_invalid(
-        field(path), given_format,
-        path + " in body must be of type " + schema.format + ": \"" + given_format + "\""));
+        field(path), actual_format,
+        path + " in body must be of type " + schema.format + ": \"" + actual_format + "\""));
   }
 
   void check_string(const Schema& schema, const Json& value, const std::string& path) {

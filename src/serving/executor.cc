@@ -11,7 +11,7 @@ namespace {
 
 // Set on a job thread while ~Executor() runs there: the job held the last reference to the
 // executor's owner.
-thread_local bool* executor_gone = nullptr;
+thread_local bool* executor_destroyed = nullptr;
 
 // An exception must end neither the server nor the count of running jobs.
 void run_contained(Job& job) {
@@ -40,7 +40,7 @@ Executor::~Executor() {
     }
     // A job of this executor held the last reference to the owner. The thread cannot join itself;
     // it ends when it returns from here.
-    *executor_gone = true;
+    *executor_destroyed = true;
     thread.detach();
   }
 }
@@ -112,8 +112,8 @@ void Executor::finished(Duration duration) {
 }
 
 void Executor::work() {
-  bool gone = false;
-  executor_gone = &gone;
+  bool destroyed = false;
+  executor_destroyed = &destroyed;
   for (;;) {
     std::unique_ptr<Job> job;
     {
@@ -136,7 +136,7 @@ void Executor::work() {
     // Destroyed last and without the lock: the job may hold the last reference to the executor's
     // owner.
     job.reset();
-    if (gone) return;
+    if (destroyed) return;
   }
 }
 

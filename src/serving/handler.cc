@@ -46,8 +46,8 @@ class InferJob final : public Job {
 
   void waits(std::uint64_t place) override {
     // Weak: the connection's callback must not keep a replaced version alive.
-    responder_.on_gone([kept = std::weak_ptr<ModelVersion>(version_), place] {
-      const std::shared_ptr<ModelVersion> version = kept.lock();
+    responder_.on_disconnect([weak_version = std::weak_ptr<ModelVersion>(version_), place] {
+      const std::shared_ptr<ModelVersion> version = weak_version.lock();
       if (version == nullptr) return;
       if (const auto job = version->executor().withdraw(place)) version->stats().abandoned.add();
     });
@@ -183,8 +183,8 @@ class ModelServer {
                              : service_.repository.find(route.model, route.version);
     if (!version.ok() && version.error().code() == Code::kNotFound)
       return error_response(version.error());
-    const bool others =
-        route.version.empty() && serving.plan != nullptr && joint::answers_above(*serving.plan);
+    const bool others = route.version.empty() && serving.plan != nullptr &&
+                        joint::later_tier_answers(*serving.plan);
     const bool draining = service_.draining.load();
     const bool ready = (version.ok() || others) && !draining;
     Json out = Json::object({{"name", route.model}, {"ready", ready}});
@@ -229,13 +229,13 @@ class ModelServer {
     if (!version.ok()) return respond(error_response(version.error()));
     // Keeps the executor's owner alive: the job, with the last reference to the owner, may end
     // before submit() returns.
-    const std::shared_ptr<ModelVersion> keeper = *version;
+    const std::shared_ptr<ModelVersion> pinned = *version;
     std::unique_ptr<Job> job =
-        std::make_unique<InferJob>(keeper, InferCall::of(std::move(request), system_clock().now()),
+        std::make_unique<InferJob>(pinned, InferCall::of(std::move(request), system_clock().now()),
                                    std::move(respond), service_.limits);
-    if (const auto status = keeper->executor().submit(job); !status.ok()) {
+    if (const auto status = pinned->executor().submit(job); !status.ok()) {
       static_cast<InferJob&>(*job).refuse(
-          Error(status.error()).context("model \"" + keeper->model() + "\""));
+          Error(status.error()).context("model \"" + pinned->model() + "\""));
     }
   }
 

@@ -107,7 +107,7 @@ Result<Inferred> infer_or_throw(ModelVersion& version, const InferCall& call,
     out.encodings.push_back(output.encoding);
   }
   const bool all = names.empty();
-  const std::size_t asked = all ? version.metadata().outputs.size() : names.size();
+  const std::size_t requested = all ? version.metadata().outputs.size() : names.size();
   const auto among_all = [&](const std::string& name) {
     const auto& outputs = version.metadata().outputs;
     return std::any_of(outputs.begin(), outputs.end(),
@@ -122,11 +122,11 @@ Result<Inferred> infer_or_throw(ModelVersion& version, const InferCall& call,
   }
   out.samples = samples(version, request.inputs);
   TRY(out.outputs, version.run(request.inputs, names));
-  if (all) out.encodings.assign(asked, request.encoding);
-  if (out.outputs.size() > asked) {
-    std::move(out.outputs.begin() + static_cast<std::ptrdiff_t>(asked), out.outputs.end(),
+  if (all) out.encodings.assign(requested, request.encoding);
+  if (out.outputs.size() > requested) {
+    std::move(out.outputs.begin() + static_cast<std::ptrdiff_t>(requested), out.outputs.end(),
               std::back_inserter(out.others));
-    out.outputs.resize(asked);
+    out.outputs.resize(requested);
   }
   out.id = std::move(request.id);
   return out;

@@ -50,7 +50,7 @@ std::string fingerprint(os::FileSystem& fs, const std::filesystem::path& directo
 }
 
 // Ignores a file that is unreadable or wrong: it only saves a probe and names a fallback.
-void look_at_last_good(os::FileSystem& fs, const std::filesystem::path& model, Wanted& out) {
+void read_last_good(os::FileSystem& fs, const std::filesystem::path& model, Wanted& out) {
   const auto text = read_text(fs, model / kLastGood, 4096);
   if (!text.ok()) return;
   const std::string_view line = trim(*text);
@@ -71,7 +71,7 @@ Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
   TRY(const std::vector<std::string> names, fs.list(model / "."));
   Wanted out;
   if (std::find(names.begin(), names.end(), kLastGood) != names.end())
-    look_at_last_good(fs, model, out);
+    read_last_good(fs, model, out);
   if (std::find(names.begin(), names.end(), "target") != names.end()) {
     TRY(const std::string text, read_text(fs, model / "target", 4096));
     const std::string_view version = trim(text);

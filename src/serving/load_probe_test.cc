@@ -91,27 +91,27 @@ TEST(ChildProbe, ModelPassesIfNoChildCanBeStarted) {
   EXPECT_EQ(probe.probe(Context::background(), kSource), std::nullopt);
 }
 
-class ReportedProbe final : public LoadProbe {
+class FakeProbe final : public LoadProbe {
  public:
   std::optional<LoadFailure> probe(const Context&, const ModelVersion::Source& source) override {
     MutexLock lock(mutex_);
-    asked_.push_back(source.version);
-    const auto it = told_.find(source.version);
-    return it == told_.end() ? std::nullopt : std::optional(it->second);
+    probed_.push_back(source.version);
+    const auto it = failures_.find(source.version);
+    return it == failures_.end() ? std::nullopt : std::optional(it->second);
   }
-  void tell(const std::string& version, LoadFailure failure) {
+  void set_failure(const std::string& version, LoadFailure failure) {
     MutexLock lock(mutex_);
-    told_.insert_or_assign(version, std::move(failure));
+    failures_.insert_or_assign(version, std::move(failure));
   }
-  std::vector<std::string> asked() {
+  std::vector<std::string> probed() {
     MutexLock lock(mutex_);
-    return asked_;
+    return probed_;
   }
 
  private:
   Mutex mutex_;
-  std::map<std::string, LoadFailure> told_ GUARDED_BY(mutex_);
-  std::vector<std::string> asked_ GUARDED_BY(mutex_);
+  std::map<std::string, LoadFailure> failures_ GUARDED_BY(mutex_);
+  std::vector<std::string> probed_ GUARDED_BY(mutex_);
 };
 
 class RepositoryWithProbe : public ::testing::Test {
@@ -120,7 +120,7 @@ class RepositoryWithProbe : public ::testing::Test {
     repository_.reset();
     repository_ = Repository::open({.directory = models_.path(),
                                     .defaults = {},
-                                    .look_interval = std::chrono::hours(1),
+                                    .check_interval = std::chrono::hours(1),
                                     .probe = &probe_},
                                    os::real_file_system(), engines_, registry_)
                       .value();
@@ -149,7 +149,7 @@ class RepositoryWithProbe : public ::testing::Test {
   testing::ModelDirectory models_;
   metrics::Registry registry_;
   infer::Engines engines_{{VARDA_ENGINES}};
-  ReportedProbe probe_;
+  FakeProbe probe_;
   std::unique_ptr<Repository> repository_;
 };
 
@@ -157,8 +157,8 @@ TEST_F(RepositoryWithProbe, CrashingVersionIsNotLoadedAndTheOldOneServes) {
   models_.add("m", "1", kModel);
   models_.target("m", "1");
   start();
-  EXPECT_THAT(probe_.asked(), ElementsAre("1"));
-  probe_.tell("2", {"LoadCrashed", "SIGSEGV", std::nullopt});
+  EXPECT_THAT(probe_.probed(), ElementsAre("1"));
+  probe_.set_failure("2", {"LoadCrashed", "SIGSEGV", std::nullopt});
   models_.add("m", "2", "crash_load 9\n");
   models_.target("m", "2");
   settle();
@@ -167,7 +167,7 @@ TEST_F(RepositoryWithProbe, CrashingVersionIsNotLoadedAndTheOldOneServes) {
   models_.target("m", "3");
   settle();
   EXPECT_THAT(index(), ElementsAre("3 READY"));
-  EXPECT_THAT(probe_.asked(), ElementsAre("1", "2", "3"));
+  EXPECT_THAT(probe_.probed(), ElementsAre("1", "2", "3"));
 }
 
 TEST_F(RepositoryWithProbe, RestartServesTheLastGoodVersionIfTheTargetFails) {
@@ -175,12 +175,12 @@ TEST_F(RepositoryWithProbe, RestartServesTheLastGoodVersionIfTheTargetFails) {
   models_.target("m", "1");
   start();
   stop();
-  probe_.tell("2", {"LoadCrashed", "SIGSEGV", std::nullopt});
+  probe_.set_failure("2", {"LoadCrashed", "SIGSEGV", std::nullopt});
   models_.add("m", "2", "crash_load 9\n");
   models_.target("m", "2");
   start();
   EXPECT_THAT(index(), ElementsAre("1 READY", "2 UNAVAILABLE LoadCrashed: SIGSEGV"));
-  EXPECT_THAT(probe_.asked(), ElementsAre("1", "2")) << "what served here before needs no try-out";
+  EXPECT_THAT(probe_.probed(), ElementsAre("1", "2")) << "what served here before needs no try-out";
   // A missing target is no reason to serve nothing, either.
   stop();
   models_.target("m", "9");
@@ -194,12 +194,12 @@ TEST_F(RepositoryWithProbe, ServedVersionIsProbedAgainOnlyIfItsFilesChanged) {
   start();
   stop();
   start();
-  EXPECT_THAT(probe_.asked(), ElementsAre("1"));
+  EXPECT_THAT(probe_.probed(), ElementsAre("1"));
   stop();
   models_.remove("m/1");
   models_.add("m", "1", std::string(kModel) + "scale 2\n");
   start();
-  EXPECT_THAT(probe_.asked(), ElementsAre("1", "1"));
+  EXPECT_THAT(probe_.probed(), ElementsAre("1", "1"));
   EXPECT_THAT(index(), ElementsAre("1 READY"));
 }
 
@@ -210,21 +210,21 @@ TEST_F(RepositoryWithProbe, FailingLastGoodVersionIsSkippedAndTheTargetServes) {
   models_.last_good("m", "1 0123456789abcdef");
   start();
   EXPECT_THAT(index(), ElementsAre("2 READY"));
-  EXPECT_THAT(probe_.asked(), ElementsAre("1", "2"));
+  EXPECT_THAT(probe_.probed(), ElementsAre("1", "2"));
 }
 
 TEST_F(RepositoryWithProbe, TransientFailureIsProbedAgain) {
-  probe_.tell("1", {"LoadCrashed", "SIGKILL", milliseconds(0)});
+  probe_.set_failure("1", {"LoadCrashed", "SIGKILL", milliseconds(0)});
   models_.add("m", "1", kModel);
   models_.target("m", "1");
   repository_ = Repository::open({.directory = models_.path(),
                                   .defaults = {},
-                                  .look_interval = milliseconds(1),
+                                  .check_interval = milliseconds(1),
                                   .probe = &probe_},
                                  os::real_file_system(), engines_, registry_)
                     .value();
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  while (probe_.asked().size() < 3) ASSERT_TRUE(ctx.check().ok());
+  while (probe_.probed().size() < 3) ASSERT_TRUE(ctx.check().ok());
 }
 
 }  // namespace

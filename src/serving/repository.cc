@@ -198,9 +198,9 @@ Status Repository::wait_settled(const Context& ctx) {
   MutexLock lock(mutex_);
   // A scan that began before this call may have missed the caller's last change: wait for the next
   // one.
-  const std::uint64_t needed = looks_ + 1;
+  const std::uint64_t needed = scans_ + 1;
   watch_.wake();
-  while (looks_done_ < needed || !quiet()) {
+  while (scans_done_ < needed || !quiet()) {
     TRY_VOID(ctx.check());
     changed_.wait_until(mutex_, system_clock().now() + std::chrono::milliseconds(50));
   }
@@ -249,18 +249,18 @@ void Repository::follow(const std::stop_token& stop) {
     retired_->take();  // the temporary destroys them
     {
       MutexLock lock(mutex_);
-      looks_done_ = looks_;
+      scans_done_ = scans_;
       settled_ = settled_ || quiet();
     }
     changed_.notify_all();
-    watch_.wait(options_.look_interval);
+    watch_.wait(options_.check_interval);
   }
 }
 
 void Repository::look() {
   {
     MutexLock lock(mutex_);
-    ++looks_;
+    ++scans_;
   }
   std::set<std::filesystem::path> watched;
   std::map<std::string, Wanted> wanted;

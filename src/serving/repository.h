@@ -43,8 +43,8 @@ class Repository {
   struct Options {
     std::filesystem::path directory;
     ModelConfig defaults;
-    unsigned loads_max = 2;                         // concurrent loads
-    std::chrono::milliseconds look_interval{1000};  // scan interval, in case events are missing
+    unsigned loads_max = 2;                          // concurrent loads
+    std::chrono::milliseconds check_interval{1000};  // scan interval, in case events are missing
     std::chrono::milliseconds retry_interval{
         30000};                  // after failures that may pass (memory, a missing library)
     LoadProbe* probe = nullptr;  // outlives the repository; null: no probes
@@ -149,8 +149,8 @@ class Repository {
   CondVar changed_;
   std::map<std::string, Entry, std::less<>> entries_ GUARDED_BY(mutex_);
   std::map<std::string, std::unique_ptr<Load>> loads_ GUARDED_BY(mutex_);  // by model
-  std::uint64_t looks_ GUARDED_BY(mutex_) = 0;                             // scans begun
-  std::uint64_t looks_done_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t scans_ GUARDED_BY(mutex_) = 0;                             // scans begun
+  std::uint64_t scans_done_ GUARDED_BY(mutex_) = 0;
   bool settled_ GUARDED_BY(mutex_) = false;
   bool complained_ = false;  // an unreadable directory was logged; following thread only
   std::set<std::filesystem::path> watched_;

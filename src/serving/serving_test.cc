@@ -23,10 +23,10 @@ constexpr auto kModel = "tensor FP32 -1 1\n";
 
 class Serving : public ::testing::Test {
  protected:
-  void start(std::chrono::milliseconds look_interval = std::chrono::hours(1)) {
+  void start(std::chrono::milliseconds check_interval = std::chrono::hours(1)) {
     repository_ = Repository::open({.directory = models_.path(),
                                     .defaults = {.instances = 2},
-                                    .look_interval = look_interval},
+                                    .check_interval = check_interval},
                                    os::real_file_system(), engines_, registry_)
                       .value();
     handler_ = make_handler({*repository_, registry_, draining_});
@@ -272,11 +272,12 @@ TEST_F(Serving, WaitingRequestOfADisconnectedClientIsNotRun) {
   auto first = begin("POST", "/v2/models/m/infer", infer_body(1));
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (executor.waiting() > 0) ASSERT_TRUE(ctx.check().ok());  // it holds the only instance
-  net::Responder::Gone hang_up;
+  net::Responder::OnDisconnect hang_up;
   std::atomic<int> answers{0};
   handler_({.method = "POST", .target = "/v2/models/m/infer", .body = infer_body(2)},
-           net::Responder([&](const net::Response&) { ++answers; },
-                          [&](net::Responder::Gone gone) { hang_up = std::move(gone); }));
+           net::Responder(
+               [&](const net::Response&) { ++answers; },
+               [&](net::Responder::OnDisconnect callback) { hang_up = std::move(callback); }));
   EXPECT_EQ(executor.waiting(), 1u);
   ASSERT_TRUE(hang_up);
   hang_up();

@@ -39,7 +39,7 @@ VersionStats::VersionStats(metrics::Registry& registry, const std::string& model
                            "1 while this version answers requests that name no version.",
                            {{"model", model}, {"version", version}})),
       load_seconds(registry.gauge("varda_model_load_seconds",
-                                  "Reading, preparing and warming the version.",
+                                  "Seconds to read, prepare and warm the version.",
                                   {{"model", model}, {"version", version}})) {}
 
 ModelStats::ModelStats(metrics::Registry& registry, const std::string& model)

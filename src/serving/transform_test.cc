@@ -34,7 +34,7 @@ class Transforms : public ::testing::Test {
     models_.add("m", "1", model, yaml);
     repository_ = Repository::open({.directory = models_.path(),
                                     .defaults = {.instances = 1},
-                                    .look_interval = std::chrono::hours(1)},
+                                    .check_interval = std::chrono::hours(1)},
                                    os::real_file_system(), engines_, registry_)
                       .value();
     handler_ = make_handler({*repository_, registry_, draining_});

@@ -15,8 +15,8 @@ namespace crash_test {
 
 using os::testing::CrashCampaign;
 using os::testing::CrashingFileSystem;
+using testing::SavedSqliteRandomness;
 using testing::SqliteRandomness;
-using testing::SqliteRandomnessKept;
 using testing::SqliteVfs;
 using testing::StoreModel;
 
@@ -116,7 +116,7 @@ class Life {
   Revision store_oldest_max() const { return store_ == nullptr ? 0 : store_->oldest(); }
 
   std::string check(CrashingFileSystem& left, Rng& rng) {
-    const SqliteRandomnessKept kept;
+    const SavedSqliteRandomness saved_randomness;
     if (std::string wrong = recovered(left, rng); !wrong.empty()) return "after a crash: " + wrong;
     if (rng.below(4) > 0) return "";
     // Only the process dies and restarts: readers may see data that is not on the disk. Then the
@@ -150,7 +150,7 @@ class Life {
         last = left.changes();
         const auto second = left.crashed(rng.next());
         campaign_.count_nested();
-        const SqliteRandomnessKept kept;
+        const SavedSqliteRandomness saved_randomness;
         const SqliteVfs second_vfs(*second);
         auto store = open(*second, second_vfs);
         nested = store.ok() ? compare(**store, rng) : store.error().message();
@@ -255,7 +255,8 @@ TEST(StoreUpgrade, FullDiskLeavesTheOldFormatAndNamesTheNeededSpace) {
     }
     ++refused;
     ASSERT_EQ(store.error().code(), Code::kExhausted) << room << ": " << store.error();
-    EXPECT_NE(store.error().message().find("as much room again in /data; nothing has changed"),
+    EXPECT_NE(store.error().message().find(
+                  "it needs free space for a second file in /data; nothing has changed"),
               std::string::npos)
         << room << ": " << store.error();
     EXPECT_FALSE(fs->stat("/data/store.db.upgrade").value().has_value()) << room;
@@ -289,7 +290,7 @@ TEST(StoreCrash, UpgradeIsCompleteOrAbsentAfterACrash) {
     const SqliteVfs vfs(*fs);
     fs->on_call([&](std::string_view, const os::Path&) {
       campaign.point(*fs, 0, [&](CrashingFileSystem& left, Rng& rng) -> std::string {
-        const SqliteRandomnessKept kept;
+        const SavedSqliteRandomness saved_randomness;
         const SqliteVfs left_vfs(left);
         auto store = open_on(left, left_vfs);
         if (!store.ok()) return store.error().message();

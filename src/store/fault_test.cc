@@ -260,14 +260,14 @@ TEST_F(StoreFaults, SlowDiskBlocksOnlyWriters) {
     auto store = open(*fs, vfs).value();
     ASSERT_TRUE(store->put("/a/before", "1").ok());
     const auto watch = store->watch("/a/", 1).value();
-    std::latch reached(1), go_on(1);
+    std::latch reached(1), released(1);
     std::uint64_t seen = 0;
     bool held = false;
     fs->on_call([&](std::string_view, const os::Path&) {
       if (seen++ == slow) {
         held = true;
         reached.count_down();
-        go_on.wait();
+        released.wait();
       }
       return Status();
     });
@@ -284,7 +284,7 @@ TEST_F(StoreFaults, SlowDiskBlocksOnlyWriters) {
       EXPECT_EQ(store->watch("", 0).value()->poll().value().size(), 1u);
       EXPECT_TRUE(watch->poll().value().empty());
     }
-    go_on.count_down();
+    released.count_down();
     writer.join();
     fs->on_call({});
     EXPECT_EQ(watch->poll().value().size(), 1u);

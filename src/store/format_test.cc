@@ -39,8 +39,8 @@ class StoreFormat : public ::testing::Test {
         << sqlite3_errmsg(db);
     sqlite3_close(db);
   }
-  std::string ask(const std::string& sql) const { return ask(file(), sql); }
-  static std::string ask(const std::filesystem::path& path, const std::string& sql) {
+  std::string query(const std::string& sql) const { return query(file(), sql); }
+  static std::string query(const std::filesystem::path& path, const std::string& sql) {
     sqlite3* db = nullptr;
     std::string out;
     EXPECT_EQ(sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE, nullptr), SQLITE_OK);
@@ -62,14 +62,14 @@ class StoreFormat : public ::testing::Test {
   }
   /// Checks that nothing is lost or changed.
   static void expect_all_of_first(Store& store) {
-    static constexpr const char* kKept = "/registry/core/configmaps/default/kept";
+    static constexpr const char* kSurvivor = "/registry/core/configmaps/default/kept";
     EXPECT_EQ(store.oldest(), 0);
-    const auto kept = store.get(kKept).value();
-    ASSERT_TRUE(kept);
-    EXPECT_THAT(*kept->value, HasSubstr(R"("n":"3")"));
+    const auto survivor = store.get(kSurvivor).value();
+    ASSERT_TRUE(survivor);
+    EXPECT_THAT(*survivor->value, HasSubstr(R"("n":"3")"));
     EXPECT_FALSE(store.get("/registry/core/configmaps/default/gone").value().has_value());
     std::vector<std::string> seen;
-    for (const Event& event : store.watch(kKept, 0).value()->poll().value())
+    for (const Event& event : store.watch(kSurvivor, 0).value()->poll().value())
       seen.push_back(event.entry.value->substr(event.entry.value->find(R"("n":)"), 7));
     EXPECT_THAT(seen, ::testing::ElementsAre(R"("n":"1")", R"("n":"2")", R"("n":"3")"));
     Revision next = 0;
@@ -88,18 +88,18 @@ TEST_F(StoreFormat, FirstFormatIsUpgradedOnceWithValuesAndHistory) {
     expect_all_of_first(*store);
     EXPECT_TRUE(store->put("new", "1").ok());
   }
-  EXPECT_EQ(ask("PRAGMA user_version"), "2");
-  EXPECT_EQ(ask("PRAGMA auto_vacuum"), "2");  // incremental
-  EXPECT_EQ(ask("SELECT value FROM about WHERE name='written_by'"), VARDA_VERSION);
-  const std::string id = ask("SELECT value FROM about WHERE name='id'");
+  EXPECT_EQ(query("PRAGMA user_version"), "2");
+  EXPECT_EQ(query("PRAGMA auto_vacuum"), "2");  // incremental
+  EXPECT_EQ(query("SELECT value FROM about WHERE name='written_by'"), VARDA_VERSION);
+  const std::string id = query("SELECT value FROM about WHERE name='id'");
   EXPECT_EQ(id.size(), 32u);
   // The old file is unchanged, for the program that wrote it.
-  EXPECT_EQ(ask(file(".format-1"), "PRAGMA user_version"), "1");
-  EXPECT_EQ(ask(file(".format-1"), "PRAGMA integrity_check"), "ok");
+  EXPECT_EQ(query(file(".format-1"), "PRAGMA user_version"), "1");
+  EXPECT_EQ(query(file(".format-1"), "PRAGMA integrity_check"), "ok");
   std::filesystem::remove(file(".format-1"));
   EXPECT_EQ(open_sqlite(file()).value()->get("new").value()->created, 15);
   EXPECT_FALSE(std::filesystem::exists(file(".format-1")));  // no second upgrade
-  EXPECT_EQ(ask("SELECT value FROM about WHERE name='id'"), id);
+  EXPECT_EQ(query("SELECT value FROM about WHERE name='id'"), id);
 }
 
 TEST_F(StoreFormat, KilledUpgradeIsCompletedByTheNextOpen) {
@@ -127,8 +127,8 @@ TEST_F(StoreFormat, KilledUpgradeIsCompletedByTheNextOpen) {
     ASSERT_TRUE(store.ok()) << points << ": " << store.error();
     expect_all_of_first(**store);
     store->reset();
-    EXPECT_EQ(ask("PRAGMA user_version"), "2");
-    EXPECT_EQ(ask(file(".format-1"), "PRAGMA user_version"), "1") << points;
+    EXPECT_EQ(query("PRAGMA user_version"), "2");
+    EXPECT_EQ(query(file(".format-1"), "PRAGMA user_version"), "1") << points;
     EXPECT_FALSE(std::filesystem::exists(file(".upgrade")));
   }
   EXPECT_EQ(points, 6);  // five places to crash, and one run without a crash
@@ -140,8 +140,8 @@ TEST_F(StoreFormat, NewerFormatIsRefusedAndNamesTheNeededVersion) {
   const auto opened = open_sqlite(file());
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code(), Code::kUnsupported);
-  EXPECT_THAT(opened.error().message(), HasSubstr("it takes varda 7.5.0 or newer"));
-  EXPECT_EQ(ask("PRAGMA user_version"), "3");
+  EXPECT_THAT(opened.error().message(), HasSubstr("use varda 7.5.0 or newer"));
+  EXPECT_EQ(query("PRAGMA user_version"), "3");
 }
 
 TEST_F(StoreFormat, FileShrinksAfterManyDeletions) {
@@ -188,7 +188,7 @@ TEST_F(StoreFormat, FileSizeIsBoundedOverManyUpdatesOfFewKeys) {
 TEST_F(StoreFormat, RestoredStoreKeepsValuesAndRefusesOldRevisions) {
   first_format();
   const Page read = read_sqlite(file()).value();
-  EXPECT_EQ(ask("PRAGMA user_version"), "1");  // reading does not upgrade the file
+  EXPECT_EQ(query("PRAGMA user_version"), "1");  // reading does not upgrade the file
   EXPECT_EQ(read.revision, 14);
   const Revision begin = revision_after_restore(read.revision, system_clock().wall());
   const std::filesystem::path other = root_ / "other.db";
@@ -199,12 +199,12 @@ TEST_F(StoreFormat, RestoredStoreKeepsValuesAndRefusesOldRevisions) {
     ASSERT_TRUE(writer->finish(begin).ok());
   }
   const auto store = open_sqlite(other).value();
-  const Page there = store->list({}).value();
-  ASSERT_EQ(there.entries.size(), read.entries.size());
-  for (std::size_t i = 0; i < there.entries.size(); ++i) {
-    EXPECT_EQ(there.entries[i].key, read.entries[i].key);
-    EXPECT_EQ(*there.entries[i].value, *read.entries[i].value);
-    EXPECT_EQ(there.entries[i].modified, begin);
+  const Page restored = store->list({}).value();
+  ASSERT_EQ(restored.entries.size(), read.entries.size());
+  for (std::size_t i = 0; i < restored.entries.size(); ++i) {
+    EXPECT_EQ(restored.entries[i].key, read.entries[i].key);
+    EXPECT_EQ(*restored.entries[i].value, *read.entries[i].value);
+    EXPECT_EQ(restored.entries[i].modified, begin);
   }
   // A client saw newer revisions of the lost store than the backup has.
   EXPECT_EQ(store->watch("", 400).error().code(), Code::kGone);

@@ -73,9 +73,9 @@ class GroupStore final : public Store {
     if (options.metrics == nullptr) return;
     commits_ = &options.metrics->counter("varda_store_commits_total", "Transactions committed.");
     batches_ = &options.metrics->counter("varda_store_batches_total",
-                                         "Groups of transactions that shared one sync.");
+                                         "Group commits; each group shares one sync.");
     seconds_ = &options.metrics->histogram(
-        "varda_store_batch_seconds", "Time to make a group durable.", metrics::latency_buckets());
+        "varda_store_batch_seconds", "Duration of a group commit.", metrics::latency_buckets());
     measure(*options.metrics);
   }
   ~GroupStore() override { core_->close(); }
@@ -108,7 +108,7 @@ class GroupStore final : public Store {
     std::vector<Op> ops;
     Revision compaction = 0;  // if set, a compaction and no write
     Result<Revision> result;
-    bool leads = false;  // commits the next batch, starting with this request
+    bool commits_batch = false;  // commits the next batch, starting with this request
     Turn turn;  // given once: it leads, or the result is ready and no other thread uses the request
   };
 
@@ -118,15 +118,15 @@ class GroupStore final : public Store {
       metrics.gauge_from(name, help, {},
                          [core = core_, read] { return static_cast<double>(read(*core)); });
     };
-    gauge("varda_store_revision", "Of the last committed write.",
+    gauge("varda_store_revision", "Revision of the last write.",
           [](const Core& core) { return core.revision(); });
     gauge("varda_store_oldest_revision", "The oldest revision from which a watch can resume.",
           [](const Core& core) { return core.oldest(); });
-    gauge("varda_store_history_events", "Events that are kept.",
+    gauge("varda_store_history_events", "Events in the history.",
           [](const Core& core) { return core.history().events; });
-    gauge("varda_store_history_bytes", "Memory of these events.",
+    gauge("varda_store_history_bytes", "Memory of the history, in bytes.",
           [](const Core& core) { return core.history().bytes; });
-    gauge("varda_store_compactions_total", "Times that old history was forgotten.",
+    gauge("varda_store_compactions_total", "Compactions of the history.",
           [](const Core& core) { return core.history().compactions; });
   }
 
@@ -157,7 +157,7 @@ class GroupStore final : public Store {
     }
     if (waits) {
       request.turn.await();
-      if (!request.leads) return std::move(request.result);
+      if (!request.commits_batch) return std::move(request.result);
     }
     std::vector<Request*> batch;
     {
@@ -176,7 +176,7 @@ class GroupStore final : public Store {
     }
     // Wakes the next leader first, so that its commit starts while the others wake up.
     if (next != nullptr) {
-      next->leads = true;
+      next->commits_batch = true;
       next->turn.give();
     }
     for (Request* item : batch) {
@@ -228,8 +228,8 @@ class GroupStore final : public Store {
   }
 
   // Restores the operations after plan() moved bytes out of them.
-  static void give_back(std::vector<Op>& ops, const std::vector<EventPtr>& events, std::size_t at,
-                        std::size_t end) {
+  static void restore_operations(std::vector<Op>& ops, const std::vector<EventPtr>& events,
+                                 std::size_t at, std::size_t end) {
     for (Op& op : ops) {
       if (at == end) return;
       const Entry& entry = events[at]->entry;
@@ -290,7 +290,7 @@ class GroupStore final : public Store {
           batch[i]->result = written.error();  // rejected half-way by plan(); its bytes are gone
           continue;
         }
-        give_back(batch[i]->ops, events, begin, ends[i]);
+        restore_operations(batch[i]->ops, events, begin, ends[i]);
         process({batch[i]});
       }
       return;
@@ -345,11 +345,11 @@ Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& file, Op
   if (options.metrics != nullptr) {
     for (const auto& [part, suffix] :
          {std::pair("database", ""), std::pair("log", "-wal"), std::pair("reserve", ".reserve")}) {
-      options.metrics->gauge_from("varda_store_file_bytes", "Disk that the store takes.",
+      options.metrics->gauge_from("varda_store_file_bytes", "Size of the store's files.",
                                   {{"part", part}}, [path = file.string() + suffix] {
-                                    std::error_code gone;
-                                    const auto bytes = std::filesystem::file_size(path, gone);
-                                    return gone ? 0.0 : static_cast<double>(bytes);
+                                    std::error_code failed;
+                                    const auto bytes = std::filesystem::file_size(path, failed);
+                                    return failed ? 0.0 : static_cast<double>(bytes);
                                   });
     }
   }

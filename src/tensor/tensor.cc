@@ -87,12 +87,12 @@ Result<Tensor> Tensor::allocate(DType dtype, Shape shape) {
   tensor.shape_ = std::move(shape);
   tensor.elements_ = count;
   tensor.bytes_ = {data.get(), size};
-  tensor.keeper_ = std::move(data);
+  tensor.owner_ = std::move(data);
   return tensor;
 }
 
 Result<Tensor> Tensor::over(DType dtype, Shape shape, std::span<const std::byte> bytes,
-                            std::shared_ptr<const void> keeper) {
+                            std::shared_ptr<const void> owner) {
   const std::size_t alignment = element_bytes(dtype);
   if (alignment > 1 && reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment != 0)
     return copy(dtype, std::move(shape), bytes);
@@ -103,7 +103,7 @@ Result<Tensor> Tensor::over(DType dtype, Shape shape, std::span<const std::byte>
   tensor.shape_ = std::move(shape);
   tensor.elements_ = count;
   tensor.bytes_ = bytes;
-  tensor.keeper_ = std::move(keeper);
+  tensor.owner_ = std::move(owner);
   return tensor;
 }
 
@@ -118,7 +118,7 @@ Result<Tensor> Tensor::copy(DType dtype, Shape shape, std::span<const std::byte>
   tensor.shape_ = std::move(shape);
   tensor.elements_ = count;
   tensor.bytes_ = {data.get(), bytes.size()};
-  tensor.keeper_ = std::move(data);
+  tensor.owner_ = std::move(data);
   return tensor;
 }
 

@@ -27,11 +27,11 @@ class Tensor {
   /// New zeroed memory, aligned to 64 bytes. kInvalid: bad shape, or kBytes, where the shape does
   /// not determine the size.
   static Result<Tensor> allocate(DType dtype, Shape shape);
-  /// A view of bytes that `keeper` keeps alive; with a null keeper the caller keeps them alive.
+  /// A view of bytes that `owner` keeps alive; with a null keeper the caller keeps them alive.
   /// Bytes that are not aligned for the type are copied. kInvalid: the number of bytes differs from
   /// the shape's, lengths in a kBytes tensor are wrong, or a kBool byte exceeds 1.
   static Result<Tensor> over(DType dtype, Shape shape, std::span<const std::byte> bytes,
-                             std::shared_ptr<const void> keeper);
+                             std::shared_ptr<const void> owner);
   /// Copies the values.
   template <typename T>
   static Result<Tensor> of(DType dtype, Shape shape, std::span<const T> values) {
@@ -72,7 +72,7 @@ class Tensor {
   Shape shape_ = {0};
   std::size_t elements_ = 0;
   std::span<const std::byte> bytes_;
-  std::shared_ptr<const void> keeper_;
+  std::shared_ptr<const void> owner_;
 };
 
 /// A tensor as a model's input or output.

@@ -52,12 +52,12 @@ TEST(Tensor, MisalignedBytesAreCopied) {
 }
 
 TEST(Tensor, KeeperLivesUntilTheLastTensorIsDestroyed) {
-  auto keeper = std::make_shared<std::string>("abcd");
-  const std::weak_ptr<std::string> watch = keeper;
+  auto owner = std::make_shared<std::string>("abcd");
+  const std::weak_ptr<std::string> watch = owner;
   Tensor copy;
   {
-    const auto bytes = std::as_bytes(std::span<const char>(*keeper));
-    copy = Tensor::over(DType::kUint8, {4}, bytes, std::move(keeper)).value();
+    const auto bytes = std::as_bytes(std::span<const char>(*owner));
+    copy = Tensor::over(DType::kUint8, {4}, bytes, std::move(owner)).value();
   }
   EXPECT_FALSE(watch.expired());
   copy = Tensor();

@@ -44,13 +44,13 @@ const Tensor* find(std::span<const Named> tensors, std::string_view name) {
   return found == tensors.end() ? nullptr : &found->tensor;
 }
 
-std::string described(std::span<const Spec> specs) {
+std::string outputs_text(std::span<const Spec> specs) {
   std::string out;
   for (const Spec& spec : specs) {
     out += (out.empty() ? "" : ", ") + spec.name + " " + std::string(to_string(spec.dtype)) + " " +
            tensor::to_string(spec.shape);
   }
-  return out.empty() ? "nothing" : out;
+  return out.empty() ? "the model has no outputs" : "the model has the outputs " + out;
 }
 
 double real_at(const Tensor& tensor, std::size_t index) {
@@ -110,12 +110,12 @@ struct BoundPolicy::Finder {
   Error missing(std::string_view what) const {
     const std::string reads =
         "the policy " + std::string(policy.row().name) + " reads " + std::string(what);
-    const std::string has = "the model puts out " + described(outputs);
+    const std::string has = outputs_text(outputs);
     if (!policy.output().empty())
       return Error(Code::kInvalid,
-                   reads + "; its parameter output names " + policy.output() + ", and " + has);
+                   reads + "; the parameter output is " + policy.output() + ", and " + has);
     return Error(Code::kInvalid,
-                 reads + ", and " + has + "; the parameter output can name the one that is meant");
+                 reads + ", and " + has + "; name one of them in the parameter output");
   }
 
   std::string counts() const {
@@ -170,17 +170,17 @@ struct BoundPolicy::Finder {
     const bool named_boxes =
         spec.name == "boxes" || spec.name == "detections" || spec.name == "detection_boxes";
     if (is_boxes(spec.shape) && (spec.shape.size() == 3 || named_boxes)) {
-      const std::string beside = spec.shape.size() == 3 ? counts() : std::string();
-      return Place{.values = spec.name, .counts = beside, .layout = Layout::kBoxes};
+      const std::string counts_name = spec.shape.size() == 3 ? counts() : std::string();
+      return Place{.values = spec.name, .counts = counts_name, .layout = Layout::kBoxes};
     }
     if (named_boxes) return std::nullopt;
     if (spec.shape.size() == 2)
       return Place{.values = spec.name, .counts = counts(), .layout = Layout::kRows};
     if (spec.shape.size() != 1) return std::nullopt;
-    const std::string beside = counts();
+    const std::string counts_name = counts();
     return Place{.values = spec.name,
-                 .counts = beside,
-                 .layout = beside.empty() ? Layout::kSingle : Layout::kFlat};
+                 .counts = counts_name,
+                 .layout = counts_name.empty() ? Layout::kSingle : Layout::kFlat};
   }
 
   Result<Place> scores() const {
@@ -209,9 +209,9 @@ struct BoundPolicy::Finder {
     if (spec.shape.size() == 2)
       return Place{.values = spec.name, .counts = counts(), .layout = Layout::kRows};
     if (spec.shape.size() != 1) return std::nullopt;
-    const std::string beside = counts();
-    if (!beside.empty())
-      return Place{.values = spec.name, .counts = beside, .layout = Layout::kFlat};
+    const std::string counts_name = counts();
+    if (!counts_name.empty())
+      return Place{.values = spec.name, .counts = counts_name, .layout = Layout::kFlat};
     return Place{.values = spec.name, .counts = {}, .layout = Layout::kEach};
   }
 

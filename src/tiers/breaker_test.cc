@@ -218,10 +218,10 @@ TEST(TierGate, RefusedRequestsKeepTheBreakerClosed) {
   const SteadyTime now{std::chrono::hours(1)};
   EXPECT_FALSE(gate.health().seen);
   for (int i = 0; i < 20; ++i) {
-    auto permit = Permit::ask(gate, in_flight, now);
+    auto permit = Permit::acquire(gate, in_flight, now);
     ASSERT_TRUE(std::holds_alternative<Permit>(permit));
     EXPECT_EQ(in_flight.now(), 1U);
-    EXPECT_EQ(std::get<Reason>(Permit::ask(gate, in_flight, now)), Reason::kInFlightLimit);
+    EXPECT_EQ(std::get<Reason>(Permit::acquire(gate, in_flight, now)), Reason::kInFlightLimit);
     std::get<Permit>(permit).failed(of_status(400, "bad shape"), now);
     EXPECT_EQ(in_flight.now(), 0U);
   }
@@ -235,14 +235,14 @@ TEST(TierGate, RefusingTierOpensTheBreakerDespiteBadRequests) {
     TierGate gate({}, *rng);
     InFlight in_flight(1);
     const SteadyTime now{std::chrono::hours(1)};
-    const auto say = [&](int word) {
-      auto permit = Permit::ask(gate, in_flight, now);
-      if (auto* held = std::get_if<Permit>(&permit)) held->failed(of_status(word, ""), now);
+    const auto fail_with = [&](int status_code) {
+      auto permit = Permit::acquire(gate, in_flight, now);
+      if (auto* held = std::get_if<Permit>(&permit)) held->failed(of_status(status_code, ""), now);
     };
     for (int i = 0; i < 5; ++i) {
       EXPECT_EQ(gate.health().state, State::kClosed) << status << " " << i;
-      say(400);  // no evidence: the earlier outcome stands
-      say(status);
+      fail_with(400);  // no evidence: the earlier outcome stands
+      fail_with(status);
     }
     EXPECT_EQ(gate.health().state, State::kOpen) << status;
   }
@@ -263,7 +263,7 @@ TEST(TierGate, PermitIsReleasedOnce) {
   InFlight in_flight(2);
   SteadyTime now{std::chrono::hours(1)};
   {
-    auto first = Permit::ask(gate, in_flight, now);
+    auto first = Permit::acquire(gate, in_flight, now);
     Permit moved = std::move(std::get<Permit>(first));
     EXPECT_EQ(in_flight.now(), 1U);
     moved.failed(unreachable("refused"), now);
@@ -272,12 +272,12 @@ TEST(TierGate, PermitIsReleasedOnce) {
     EXPECT_EQ(in_flight.now(), 0U);
   }
   EXPECT_EQ(gate.health().state, State::kOpen);
-  EXPECT_EQ(std::get<Reason>(Permit::ask(gate, in_flight, now)), Reason::kBreakerOpen);
+  EXPECT_EQ(std::get<Reason>(Permit::acquire(gate, in_flight, now)), Reason::kBreakerOpen);
   EXPECT_EQ(in_flight.now(), 0U);
   now += std::chrono::seconds(2);
-  { const auto probe = Permit::ask(gate, in_flight, now); }
+  { const auto probe = Permit::acquire(gate, in_flight, now); }
   EXPECT_EQ(in_flight.now(), 0U);
-  EXPECT_TRUE(std::holds_alternative<Permit>(Permit::ask(gate, in_flight, now)))
+  EXPECT_TRUE(std::holds_alternative<Permit>(Permit::acquire(gate, in_flight, now)))
       << "the probe said nothing";
 }
 
@@ -287,7 +287,7 @@ TEST(TierGate, LastErrorIsReportedUntilTheTierRecovers) {
   InFlight in_flight(2);
   SteadyTime now{std::chrono::hours(1)};
   const auto fail = [&] {
-    auto permit = Permit::ask(gate, in_flight, now);
+    auto permit = Permit::acquire(gate, in_flight, now);
     std::get<Permit>(permit).failed(unreachable("refused"), now);
   };
   fail();

@@ -14,10 +14,10 @@ std::optional<std::uint8_t> Summary::missing() const {
   return std::nullopt;
 }
 
-std::string Summary::asked_text(const Route& route) const {
+std::string Summary::called_text(const Route& route) const {
   std::string out;
   for (std::size_t i = 1; i < tier_count; ++i) {
-    if (!tiers[i].asked) continue;
+    if (!tiers[i].called) continue;
     if (!out.empty()) out += ',';
     out += route.tiers[i].name;
   }
@@ -55,19 +55,19 @@ Step Machine::answered(CallId call, const Judgement& judgement, SteadyTime now) 
     permit_.reset();
     current_ = {};
   } else if (awaited) {
-    take_back();  // a retry is in flight, but the first attempt answered after all
+    withdraw();  // a retry is in flight, but the first attempt answered after all
   }
   if (tier == 0) first_ = First::kAnswered;
   const bool hard = wants_judgement(tier) && judgement.hard;
   summary_.tiers[tier].answered = true;
   summary_.tiers[tier].reason.reset();
-  summary_.tiers[tier].latency = now_ - known->asked;
+  summary_.tiers[tier].latency = now_ - known->called_at;
   summary_.samples_invalid += judgement.samples_invalid;
   summary_.hard = summary_.hard || hard;
   best_ = std::max(best_.value_or(0), tier);
   const bool good = descending_ || !hard;
   if (good && tier == *best_) return end(Summary::End::kAnswered);
-  if (awaited) return go_on(tier);
+  if (awaited) return continue_after(tier);
   return current_.id == kNoCall ? settle() : next();
 }
 
@@ -83,8 +83,8 @@ Step Machine::failed(CallId call, const Failure& failure, SteadyTime now) {
   const SteadyTime until = current_.until;
   if (awaited) {
     if (permit_)
-      failure.reason != Reason::kTimeout || had_its_time() ? permit_->failed(failure, now_)
-                                                           : permit_->suspected(now_);
+      failure.reason != Reason::kTimeout || had_enough_time() ? permit_->failed(failure, now_)
+                                                              : permit_->suspected(now_);
     permit_.reset();
     current_ = {};
   }
@@ -106,7 +106,7 @@ Step Machine::failed(CallId call, const Failure& failure, SteadyTime now) {
     }
     summary_.tiers[tier].reason = failure.reason;
   }
-  return go_on(tier);
+  return continue_after(tier);
 }
 
 Step Machine::time_passed(SteadyTime now) {
@@ -115,13 +115,13 @@ Step Machine::time_passed(SteadyTime now) {
   return next();
 }
 
-Step Machine::client_gone(SteadyTime now) {
+Step Machine::client_disconnected(SteadyTime now) {
   if (ended()) return {};
   advance(now);
-  if (current_.id != kNoCall) summary_.tiers[current_.tier].reason = Reason::kClientGone;
+  if (current_.id != kNoCall) summary_.tiers[current_.tier].reason = Reason::kClientDisconnected;
   // If every client hangs up early, a hanging tier would stay undetected.
   if (permit_) permit_->suspected(now_);
-  return end(Summary::End::kGone);
+  return end(Summary::End::kDisconnected);
 }
 
 bool Machine::wants_judgement(std::uint8_t tier) const {
@@ -161,7 +161,7 @@ Step Machine::settle() {
   return end(Summary::End::kFailed);
 }
 
-Step Machine::go_on(std::uint8_t after) {
+Step Machine::continue_after(std::uint8_t after) {
   if (now_ >= deadline_ || descending_) return settle();
   return climb(after + std::size_t{1});
 }
@@ -177,25 +177,25 @@ std::optional<Step> Machine::call_tier(std::uint8_t tier) {
 }
 
 std::optional<Step> Machine::call_tier_until(std::uint8_t tier, SteadyTime until) {
-  const Route::Tier& asked = route_->tiers[tier];
-  if (asked.gate == nullptr) {
+  const Route::Tier& called = route_->tiers[tier];
+  if (called.gate == nullptr) {
     summary_.tiers[tier].reason = Reason::kNoAddress;
     return std::nullopt;
   }
-  auto permit = Permit::ask(*asked.gate, *route_->in_flight, now_, body_bytes_);
+  auto permit = Permit::acquire(*called.gate, *route_->in_flight, now_, body_bytes_);
   if (const Reason* reason = std::get_if<Reason>(&permit)) {
     summary_.tiers[tier].reason = *reason;
     return std::nullopt;
   }
   permit_.emplace(std::move(*std::get_if<Permit>(&permit)));
-  return begin(tier, until, Step::Kind::kAsk);
+  return begin(tier, until, Step::Kind::kCall);
 }
 
 Step Machine::begin(std::uint8_t tier, SteadyTime until, Step::Kind kind) {
   CHECK(call_count_ < kCallsMax);
-  current_ = {.id = call_count_ + CallId{1}, .tier = tier, .asked = now_, .until = until};
+  current_ = {.id = call_count_ + CallId{1}, .tier = tier, .called_at = now_, .until = until};
   calls_[call_count_++] = current_;
-  summary_.tiers[tier].asked = true;
+  summary_.tiers[tier].called = true;
   summary_.tiers[tier].reason.reset();  // of a first attempt
   ++summary_.tiers[tier].attempts;
   return emit({.kind = kind, .call = current_.id, .tier = tier, .until = until});
@@ -210,7 +210,7 @@ Step Machine::next() {
   if (current_.id != kNoCall && now_ >= current_.until) {
     const std::uint8_t tier = current_.tier;
     time_out();
-    return go_on(tier);
+    return continue_after(tier);
   }
   return wait();
 }
@@ -221,13 +221,13 @@ Step Machine::wait() {
 }
 
 Step Machine::end(Summary::End end) {
-  if (current_.id != kNoCall) take_back();
+  if (current_.id != kNoCall) withdraw();
   summary_.end = end;
   if (end == Summary::End::kAnswered) {
     summary_.tier = *best_;
     return emit({.kind = Step::Kind::kAnswer, .tier = *best_});
   }
-  if (end == Summary::End::kGone) return emit({});
+  if (end == Summary::End::kDisconnected) return emit({});
   return emit({.kind = Step::Kind::kFail,
                .tier = 0,
                .reason = summary_.tiers[0].reason.value_or(Reason::kTimeout)});
@@ -239,7 +239,7 @@ Step Machine::emit(Step step) {
 }
 
 // Gives up the current call without fault of the tier. A run of the first tier continues.
-void Machine::take_back() {
+void Machine::withdraw() {
   if (current_.tier > 0) cancel_ = current_.id;
   permit_.reset();
   current_ = {};
@@ -247,23 +247,24 @@ void Machine::take_back() {
 
 void Machine::time_out() {
   summary_.tiers[current_.tier].reason = Reason::kTimeout;
-  if (permit_ && !had_its_time()) {
+  if (permit_ && !had_enough_time()) {
     permit_->suspected(now_);
   } else if (permit_) {
-    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(now_ - current_.asked);
+    const auto time =
+        std::chrono::duration_cast<std::chrono::milliseconds>(now_ - current_.called_at);
     permit_->failed({.reason = Reason::kTimeout,
                      .message = "no answer in " + std::to_string(time.count()) + " ms"},
                     now_);
   }
-  take_back();
+  withdraw();
 }
 
 // A call with little time left is no failure; but a tier that is only called late would stay
 // undetected.
-bool Machine::had_its_time() const {
+bool Machine::had_enough_time() const {
   const Duration whole =
       std::min(route_->deadline, route_->tiers[current_.tier].deadline.value_or(route_->deadline));
-  return 2 * (now_ - current_.asked) >= whole;
+  return 2 * (now_ - current_.called_at) >= whole;
 }
 
 SteadyTime Machine::limit(std::uint8_t tier) const {

@@ -8,7 +8,7 @@
 //     switch (step.kind) {
 //       case Step::Kind::kRun:    … run the local model as call step.call,
 //                                   then answered() or failed();
-//       case Step::Kind::kAsk:    … send the request to tiers[step.tier] as call step.call,
+//       case Step::Kind::kCall:    … send the request to tiers[step.tier] as call step.call,
 //                                   then answered() or failed();
 //       case Step::Kind::kWait:   … for the next event, or for step.until, then time_passed();
 //       case Step::Kind::kAnswer: … return the answer of tiers[step.tier];
@@ -58,31 +58,31 @@ inline constexpr CallId kNoCall = 0;
 struct Step {
   enum class Kind : std::uint8_t {
     kRun,
-    kAsk,
+    kCall,
     kWait,
     kAnswer,
     kFail,
     kNothing,  // the request has already ended: only `cancel` may need action
   };
   Kind kind = Kind::kNothing;
-  CallId call = kNoCall;             // for kRun and kAsk
+  CallId call = kNoCall;             // for kRun and kCall
   CallId cancel = kNoCall;           // a call to cancel at once; its events are not needed
-  std::uint8_t tier = 0;             // for kRun, kAsk, kAnswer, kFail
-  bool new_connection = false;       // for kAsk: do not reuse a pooled connection
+  std::uint8_t tier = 0;             // for kRun, kCall, kAnswer, kFail
+  bool new_connection = false;       // for kCall: do not reuse a pooled connection
   Reason reason = Reason::kTimeout;  // for kFail
-  SteadyTime until{};                // for kRun, kAsk, kWait: time_passed() is due then
+  SteadyTime until{};                // for kRun, kCall, kWait: time_passed() is due then
 };
 
 /// Outcome of a request.
 struct Summary {
   struct Tier {
-    bool asked = false;  // at the first tier: it was run
+    bool called = false;  // at the first tier: it was run
     bool answered = false;
     std::uint8_t attempts = 0;
     std::optional<Reason> reason;  // why there is no answer; also absent if none was needed
     Duration latency{};            // of the attempt that answered
   };
-  enum class End : std::uint8_t { kPending, kAnswered, kFailed, kGone };
+  enum class End : std::uint8_t { kPending, kAnswered, kFailed, kDisconnected };
   End end = End::kPending;
   std::uint8_t tier = 0;  // the tier that answered
   bool hard = false;      // some policy found an answer hard, returned or not
@@ -92,9 +92,9 @@ struct Summary {
 
   /// The last tier after the answering one that failed to answer.
   std::optional<std::uint8_t> missing() const;
-  /// The parameters `asked` ("edge,cloud": later tiers) and `fallback` ("cloud: Timeout",
+  /// The parameters `called` ("edge,cloud": later tiers) and `fallback` ("cloud: Timeout",
   /// or "") of an answer.
-  std::string asked_text(const Route& route) const;
+  std::string called_text(const Route& route) const;
   std::string fallback_text(const Route& route) const;
 };
 
@@ -117,9 +117,9 @@ class Machine {
   Step failed(CallId call, const Failure& failure, SteadyTime now);
   /// Time passed; called at or after `until` of the last step, harmless earlier.
   Step time_passed(SteadyTime now);
-  /// The client hung up: no answer is given. A call in flight is cancelled (kClientGone). That is
-  /// no failure of the tier, but a readiness check becomes due.
-  Step client_gone(SteadyTime now);
+  /// The client hung up: no answer is given. A call in flight is cancelled (kClientDisconnected).
+  /// That is no failure of the tier, but a readiness check becomes due.
+  Step client_disconnected(SteadyTime now);
 
   /// Whether the tier's policy must judge its answer: false without a policy, or if it decided
   /// before inference.
@@ -133,7 +133,7 @@ class Machine {
   struct Call {
     CallId id = kNoCall;
     std::uint8_t tier = 0;
-    SteadyTime asked{};
+    SteadyTime called_at{};
     SteadyTime until{};
   };
   static constexpr std::size_t kCallsMax = kTiersMax + 1;
@@ -141,7 +141,7 @@ class Machine {
   void advance(SteadyTime now);
   Step climb(std::size_t from);
   Step settle();
-  Step go_on(std::uint8_t after);
+  Step continue_after(std::uint8_t after);
   std::optional<Step> call_tier(std::uint8_t tier);
   std::optional<Step> call_tier_until(std::uint8_t tier, SteadyTime until);
   Step begin(std::uint8_t tier, SteadyTime until, Step::Kind kind);
@@ -149,9 +149,9 @@ class Machine {
   Step wait();
   Step end(Summary::End end);
   Step emit(Step step);
-  void take_back();
+  void withdraw();
   void time_out();
-  bool had_its_time() const;
+  bool had_enough_time() const;
   SteadyTime limit(std::uint8_t tier) const;
   const Call* find(CallId id) const;
   bool last(std::size_t tier) const { return tier + 1 == route_->tiers.size(); }

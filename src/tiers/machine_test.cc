@@ -40,10 +40,10 @@ class MachineTest : public ::testing::Test {
   Step begin_hard() {
     const Step run = begin();
     EXPECT_EQ(run.kind, Kind::kRun);
-    const Step ask = machine().answered(run.call, kHard, at(1));
-    EXPECT_EQ(ask.kind, Kind::kAsk);
-    EXPECT_EQ(ask.tier, 1);
-    return ask;
+    const Step called = machine().answered(run.call, kHard, at(1));
+    EXPECT_EQ(called.kind, Kind::kCall);
+    EXPECT_EQ(called.tier, 1);
+    return called;
   }
   std::string fallback() const { return made_->summary().fallback_text(*route); }
 
@@ -65,7 +65,7 @@ TEST_F(MachineTest, EasyAnswerOfTheFirstTierIsReturned) {
   const Step step = machine().answered(run.call, kEasy, at(3));
   EXPECT_EQ(step.kind, Kind::kAnswer);
   EXPECT_EQ(step.tier, 0);
-  EXPECT_EQ(machine().summary().asked_text(*route), "");
+  EXPECT_EQ(machine().summary().called_text(*route), "");
   EXPECT_EQ(fallback(), "");
   EXPECT_FALSE(machine().summary().hard);
   EXPECT_EQ(machine().summary().tiers[0].latency, milliseconds(3));
@@ -73,14 +73,14 @@ TEST_F(MachineTest, EasyAnswerOfTheFirstTierIsReturned) {
 }
 
 TEST_F(MachineTest, HardExampleGoesToTheNextTier) {
-  const Step ask = begin_hard();
+  const Step called = begin_hard();
   EXPECT_EQ(in_flight->now(), 1U);
-  EXPECT_EQ(ask.until, at(1000));
-  const Step step = machine().answered(ask.call, kEasy, at(20));
+  EXPECT_EQ(called.until, at(1000));
+  const Step step = machine().answered(called.call, kEasy, at(20));
   EXPECT_EQ(step.kind, Kind::kAnswer);
   EXPECT_EQ(step.tier, 1);
   EXPECT_TRUE(machine().summary().hard);
-  EXPECT_EQ(machine().summary().asked_text(*route), "t1");
+  EXPECT_EQ(machine().summary().called_text(*route), "t1");
   EXPECT_EQ(fallback(), "");
   EXPECT_EQ(in_flight->now(), 0U);
 }
@@ -94,8 +94,8 @@ TEST_F(MachineTest, FailureFallsBackToTheBestAnswerWithAReason) {
   for (const auto& [failure, text] : cases) {
     tiers({"CrossEntropy", ""});
     Machine one(route, at(1000), *rng);
-    const Step ask = one.answered(one.start(at(0)).call, kHard, at(1));
-    const Step step = one.failed(ask.call, failure, at(2));
+    const Step called = one.answered(one.start(at(0)).call, kHard, at(1));
+    const Step step = one.failed(called.call, failure, at(2));
     EXPECT_EQ(step.kind, Kind::kAnswer) << text;
     EXPECT_EQ(step.tier, 0);
     EXPECT_EQ(one.summary().fallback_text(*route), text);
@@ -103,12 +103,12 @@ TEST_F(MachineTest, FailureFallsBackToTheBestAnswerWithAReason) {
 }
 
 TEST_F(MachineTest, UnansweredCallIsRetriedOnceOnANewConnection) {
-  const Step ask = begin_hard();
-  EXPECT_FALSE(ask.new_connection);
-  const Step again = machine().failed(ask.call, unreachable("reset"), at(2));
-  EXPECT_EQ(again.kind, Kind::kAsk);
+  const Step called = begin_hard();
+  EXPECT_FALSE(called.new_connection);
+  const Step again = machine().failed(called.call, unreachable("reset"), at(2));
+  EXPECT_EQ(again.kind, Kind::kCall);
   EXPECT_EQ(again.tier, 1);
-  EXPECT_NE(again.call, ask.call);
+  EXPECT_NE(again.call, called.call);
   EXPECT_TRUE(again.new_connection);
   const Step step = machine().failed(again.call, of_status(503, ""), at(3));
   EXPECT_EQ(step.kind, Kind::kAnswer);
@@ -118,9 +118,9 @@ TEST_F(MachineTest, UnansweredCallIsRetriedOnceOnANewConnection) {
 
 TEST_F(MachineTest, DeadlineOfTheTierAppliesToTheRetry) {
   route->tiers[1].deadline = milliseconds(100);
-  const Step ask = begin_hard();
-  EXPECT_EQ(ask.until, at(101));
-  const Step again = machine().failed(ask.call, of_status(503, ""), at(80));
+  const Step called = begin_hard();
+  EXPECT_EQ(called.until, at(101));
+  const Step again = machine().failed(called.call, of_status(503, ""), at(80));
   EXPECT_EQ(again.until, at(101));
   const Step step = machine().time_passed(at(101));
   EXPECT_EQ(step.kind, Kind::kAnswer);
@@ -129,22 +129,22 @@ TEST_F(MachineTest, DeadlineOfTheTierAppliesToTheRetry) {
 }
 
 TEST_F(MachineTest, BestAnswerIsReturnedAtTheDeadline) {
-  const Step ask = begin_hard();
+  const Step called = begin_hard();
   EXPECT_EQ(machine().time_passed(at(999)).kind, Kind::kWait);
   const Step step = machine().time_passed(at(1000));
   EXPECT_EQ(step.kind, Kind::kAnswer);
   EXPECT_EQ(step.tier, 0);
-  EXPECT_EQ(step.cancel, ask.call);
+  EXPECT_EQ(step.cancel, called.call);
   EXPECT_EQ(machine().time_passed(at(2000)).kind, Kind::kNothing);
-  EXPECT_EQ(machine().answered(ask.call, kEasy, at(2000)).kind, Kind::kNothing);
+  EXPECT_EQ(machine().answered(called.call, kEasy, at(2000)).kind, Kind::kNothing);
   EXPECT_EQ(in_flight->now(), 0U);
 }
 
 TEST_F(MachineTest, FailingFirstTierIsSkipped) {
   const Step run = begin();
-  const Step ask = machine().failed(run.call, of_status(500, "out of memory"), at(1));
-  EXPECT_EQ(ask.kind, Kind::kAsk);
-  const Step step = machine().answered(ask.call, kEasy, at(2));
+  const Step called = machine().failed(run.call, of_status(500, "out of memory"), at(1));
+  EXPECT_EQ(called.kind, Kind::kCall);
+  const Step step = machine().answered(called.call, kEasy, at(2));
   EXPECT_EQ(step.kind, Kind::kAnswer);
   EXPECT_EQ(step.tier, 1);
   EXPECT_EQ(machine().summary().tiers[0].reason, Reason::kFailed);
@@ -153,8 +153,8 @@ TEST_F(MachineTest, FailingFirstTierIsSkipped) {
 
 TEST_F(MachineTest, ErrorOfTheFirstTierIsReturnedIfAllFail) {
   const Step run = begin();
-  const Step ask = machine().failed(run.call, of_status(500, "out of memory"), at(1));
-  const Step step = machine().failed(ask.call, of_status(400, ""), at(2));
+  const Step called = machine().failed(run.call, of_status(500, "out of memory"), at(1));
+  const Step step = machine().failed(called.call, of_status(400, ""), at(2));
   EXPECT_EQ(step.kind, Kind::kFail);
   EXPECT_EQ(step.tier, 0);
   EXPECT_EQ(step.reason, Reason::kFailed);
@@ -164,28 +164,28 @@ TEST_F(MachineTest, RequestRefusedByTheFirstTierFailsAtOnce) {
   const Step step = machine().failed(begin().call, of_status(400, "bad shape"), at(1));
   EXPECT_EQ(step.kind, Kind::kFail);
   EXPECT_EQ(step.reason, Reason::kRefused);
-  EXPECT_EQ(machine().summary().asked_text(*route), "");
+  EXPECT_EQ(machine().summary().called_text(*route), "");
 }
 
 TEST_F(MachineTest, LateAnswerOfTheFirstTierIsUsed) {
   route->tiers[0].deadline = milliseconds(50);
   const Step run = begin();
   EXPECT_EQ(run.until, at(50));
-  const Step ask = machine().time_passed(at(50));
-  EXPECT_EQ(ask.kind, Kind::kAsk);
-  EXPECT_EQ(ask.cancel, kNoCall) << "a run cannot be ended";
+  const Step called = machine().time_passed(at(50));
+  EXPECT_EQ(called.kind, Kind::kCall);
+  EXPECT_EQ(called.cancel, kNoCall) << "a run cannot be ended";
   const Step step = machine().answered(run.call, kEasy, at(60));
   EXPECT_EQ(step.kind, Kind::kAnswer);
   EXPECT_EQ(step.tier, 0);
-  EXPECT_EQ(step.cancel, ask.call);
+  EXPECT_EQ(step.cancel, called.call);
   EXPECT_EQ(in_flight->now(), 0U);
 }
 
 TEST_F(MachineTest, LateFirstTierIsAwaitedIfOtherTiersFail) {
   route->tiers[0].deadline = milliseconds(50);
   const Step run = begin();
-  const Step ask = machine().time_passed(at(50));
-  const Step wait = machine().failed(ask.call, of_status(500, ""), at(60));
+  const Step called = machine().time_passed(at(50));
+  const Step wait = machine().failed(called.call, of_status(500, ""), at(60));
   EXPECT_EQ(wait.kind, Kind::kWait);
   EXPECT_EQ(wait.until, at(1000));
   const Step step = machine().answered(run.call, kHard, at(70));
@@ -198,7 +198,7 @@ TEST_F(MachineTest, TierWithoutAnAddressIsNotCalled) {
   const Step step = machine().answered(begin().call, kHard, at(1));
   EXPECT_EQ(step.kind, Kind::kAnswer);
   EXPECT_EQ(fallback(), "t1: NoAddress");
-  EXPECT_EQ(machine().summary().asked_text(*route), "");
+  EXPECT_EQ(machine().summary().called_text(*route), "");
 }
 
 TEST_F(MachineTest, OpenBreakerAndFullLimitFallBackAtOnce) {
@@ -225,10 +225,10 @@ TEST_F(MachineTest, EveryExampleIsEasyWithoutAPolicy) {
 
 TEST_F(MachineTest, PolicyBeforeInferenceSkipsTheFirstTier) {
   tiers({"AlwaysCloud", ""});
-  const Step ask = begin();
-  EXPECT_EQ(ask.kind, Kind::kAsk);
-  EXPECT_EQ(ask.until, at(750)) << "a quarter of the time is kept for the first";
-  const Step step = machine().answered(ask.call, kEasy, at(10));
+  const Step called = begin();
+  EXPECT_EQ(called.kind, Kind::kCall);
+  EXPECT_EQ(called.until, at(750)) << "a quarter of the time is kept for the first";
+  const Step step = machine().answered(called.call, kEasy, at(10));
   EXPECT_EQ(step.kind, Kind::kAnswer);
   EXPECT_EQ(step.tier, 1);
   EXPECT_TRUE(machine().summary().hard);
@@ -256,32 +256,32 @@ TEST_F(MachineTest, NeverCloudReturnsTheFirstAnswer) {
 
 TEST_F(MachineTest, MiddleTierAppliesItsOwnPolicy) {
   tiers({"CrossEntropy", "Margin", ""});
-  Step ask = begin_hard();
-  ask = machine().answered(ask.call, kHard, at(5));
-  EXPECT_EQ(ask.kind, Kind::kAsk);
-  EXPECT_EQ(ask.tier, 2);
-  const Step step = machine().failed(ask.call, of_status(500, ""), at(9));
+  Step called = begin_hard();
+  called = machine().answered(called.call, kHard, at(5));
+  EXPECT_EQ(called.kind, Kind::kCall);
+  EXPECT_EQ(called.tier, 2);
+  const Step step = machine().failed(called.call, of_status(500, ""), at(9));
   EXPECT_EQ(step.tier, 1);
   EXPECT_EQ(fallback(), "t2: Failed");
-  EXPECT_EQ(machine().summary().asked_text(*route), "t1,t2");
+  EXPECT_EQ(machine().summary().called_text(*route), "t1,t2");
 }
 
 TEST_F(MachineTest, FailingMiddleTierIsSkipped) {
   tiers({"CrossEntropy", "Margin", ""});
   const Step first = begin_hard();
-  const Step ask = machine().failed(first.call, of_status(500, ""), at(5));
-  EXPECT_EQ(ask.tier, 2);
-  EXPECT_EQ(machine().answered(ask.call, kEasy, at(9)).tier, 2);
+  const Step called = machine().failed(first.call, of_status(500, ""), at(5));
+  EXPECT_EQ(called.tier, 2);
+  EXPECT_EQ(machine().answered(called.call, kEasy, at(9)).tier, 2);
   EXPECT_EQ(fallback(), "") << "no better tier's answer is missing";
 }
 
 TEST_F(MachineTest, DisconnectedClientCancelsTheCall) {
-  const Step ask = begin_hard();
-  const Step step = machine().client_gone(at(2));
+  const Step called = begin_hard();
+  const Step step = machine().client_disconnected(at(2));
   EXPECT_EQ(step.kind, Kind::kNothing);
-  EXPECT_EQ(step.cancel, ask.call);
-  EXPECT_EQ(machine().summary().end, Summary::End::kGone);
-  EXPECT_EQ(machine().summary().tiers[1].reason, Reason::kClientGone);
+  EXPECT_EQ(step.cancel, called.call);
+  EXPECT_EQ(machine().summary().end, Summary::End::kDisconnected);
+  EXPECT_EQ(machine().summary().tiers[1].reason, Reason::kClientDisconnected);
   EXPECT_EQ(machine().summary().tiers[0].reason, std::nullopt) << "it had answered";
   EXPECT_EQ(in_flight->now(), 0U);
 }
@@ -289,11 +289,12 @@ TEST_F(MachineTest, DisconnectedClientCancelsTheCall) {
 TEST_F(MachineTest, DisconnectedClientsDoNotOpenTheBreaker) {
   for (int i = 0; i < 100; ++i) {
     Machine one(route, at(i * 10 + 5000), *rng);
-    const Step ask = one.answered(one.start(at(i * 10)).call, kHard, at(i * 10));
-    ASSERT_EQ(ask.kind, Kind::kAsk);
-    EXPECT_EQ(one.client_gone(at(i * 10 + 5)).cancel, ask.call);
-    one.failed(ask.call, of_status(500, ""), at(i * 10 + 6));  // a late event of the cancelled call
-    EXPECT_EQ(one.summary().tiers[1].reason, Reason::kClientGone);
+    const Step called = one.answered(one.start(at(i * 10)).call, kHard, at(i * 10));
+    ASSERT_EQ(called.kind, Kind::kCall);
+    EXPECT_EQ(one.client_disconnected(at(i * 10 + 5)).cancel, called.call);
+    one.failed(called.call, of_status(500, ""),
+               at(i * 10 + 6));  // a late event of the cancelled call
+    EXPECT_EQ(one.summary().tiers[1].reason, Reason::kClientDisconnected);
   }
   const TierGate::Health health = route->tiers[1].gate->health();
   EXPECT_EQ(health.state, Breaker::State::kClosed);
@@ -312,7 +313,7 @@ TEST_F(MachineTest, HangingTierIsDetectedByProbesDespiteDisconnects) {
     for (int ms = 10; ms <= 20000; ms += 10) {
       Machine one(route, at(ms + 1000), *rng);
       one.answered(one.start(at(ms)).call, kHard, at(ms));
-      one.client_gone(at(ms + 5));
+      one.client_disconnected(at(ms + 5));
       if (ms % 500 != 0) continue;
       const auto probe = gate.probe(at(ms));
       if (!probe) continue;
@@ -360,9 +361,9 @@ TEST_F(MachineTest, RequestRefusedByEveryTierIsNoTierFailure) {
   for (const int status : {400, 404}) {
     tiers({"AlwaysCloud", ""});
     Machine one(route, at(1000), *rng);
-    const Step ask = one.start(at(0));
-    ASSERT_EQ(ask.tier, 1);
-    const Step run = one.failed(ask.call, of_status(status, "no"), at(1));
+    const Step called = one.start(at(0));
+    ASSERT_EQ(called.tier, 1);
+    const Step run = one.failed(called.call, of_status(status, "no"), at(1));
     ASSERT_EQ(run.kind, Kind::kRun);
     EXPECT_EQ(one.summary().tiers[1].reason, Reason::kRefused);
     EXPECT_EQ(one.failed(run.call, of_status(400, "bad shape"), at(2)).kind, Kind::kFail);
@@ -374,29 +375,29 @@ TEST_F(MachineTest, RequestRefusedByEveryTierIsNoTierFailure) {
 TEST_F(MachineTest, BytesInFlightAreLimited) {
   in_flight = std::make_shared<InFlight>(4, 100);
   tiers({"CrossEntropy", ""});
-  const auto goes_up = [&](Machine& one) {
-    return one.answered(one.start(at(0)).call, kHard, at(1)).kind == Kind::kAsk;
+  const auto is_forwarded = [&](Machine& one) {
+    return one.answered(one.start(at(0)).call, kHard, at(1)).kind == Kind::kCall;
   };
   {
     Machine large(route, at(1000), *rng, 1000);
-    EXPECT_TRUE(goes_up(large)) << "alone, however large";
+    EXPECT_TRUE(is_forwarded(large)) << "alone, however large";
     Machine other(route, at(1000), *rng, 1);
-    EXPECT_FALSE(goes_up(other));
+    EXPECT_FALSE(is_forwarded(other));
     EXPECT_EQ(other.summary().fallback_text(*route), "t1: InFlightLimit");
   }
   EXPECT_EQ(in_flight->bytes(), 0U);
   Machine first(route, at(1000), *rng, 60);
   Machine second(route, at(1000), *rng, 41);
   Machine third(route, at(1000), *rng, 40);
-  EXPECT_TRUE(goes_up(first));
-  EXPECT_FALSE(goes_up(second));
-  EXPECT_TRUE(goes_up(third));
+  EXPECT_TRUE(is_forwarded(first));
+  EXPECT_FALSE(is_forwarded(second));
+  EXPECT_TRUE(is_forwarded(third));
   EXPECT_EQ(in_flight->bytes(), 100U);
-  first.client_gone(at(2));
+  first.client_disconnected(at(2));
   EXPECT_EQ(in_flight->bytes(), 40U);
   in_flight->set_max(1);
   Machine fourth(route, at(1000), *rng, 1);
-  EXPECT_FALSE(goes_up(fourth));
+  EXPECT_FALSE(is_forwarded(fourth));
   EXPECT_EQ(in_flight->bytes(), 40U) << "who is refused holds nothing";
 }
 

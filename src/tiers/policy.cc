@@ -46,9 +46,9 @@ double step(DType precision, double value) {
 Verdict verdict(bool hard) { return hard ? Verdict::kHard : Verdict::kEasy; }
 
 /// Parameters of a policy that passed check_policy().
-class Given {
+class Arguments {
  public:
-  Given(const PolicyRow& row, std::span<const PolicyParameter> parameters)
+  Arguments(const PolicyRow& row, std::span<const PolicyParameter> parameters)
       : row_(row), parameters_(parameters) {}
 
   std::string text(std::string_view key) const {
@@ -81,8 +81,8 @@ class Given {
 
 class Threshold final : public Policy {
  public:
-  explicit Threshold(const Given& given)
-      : Policy(given.row(), given.output()), threshold_(given.number("threshold")) {}
+  explicit Threshold(const Arguments& arguments)
+      : Policy(arguments.row(), arguments.output()), threshold_(arguments.number("threshold")) {}
 
   Verdict after(const Sample& sample) const override {
     if (sample.values.empty()) return Verdict::kEasy;
@@ -98,8 +98,9 @@ class Threshold final : public Policy {
 
 class CrossEntropy final : public Policy {
  public:
-  explicit CrossEntropy(const Given& given)
-      : Policy(given.row(), given.output()), threshold_(given.number("threshold_cross_entropy")) {}
+  explicit CrossEntropy(const Arguments& arguments)
+      : Policy(arguments.row(), arguments.output()),
+        threshold_(arguments.number("threshold_cross_entropy")) {}
 
   Verdict after(const Sample& sample) const override {
     if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
@@ -118,10 +119,10 @@ class CrossEntropy final : public Policy {
 
 class Ibt final : public Policy {
  public:
-  explicit Ibt(const Given& given)
-      : Policy(given.row(), given.output()),
-        threshold_img_(given.number("threshold_img")),
-        threshold_box_(given.number("threshold_box")) {}
+  explicit Ibt(const Arguments& arguments)
+      : Policy(arguments.row(), arguments.output()),
+        threshold_img_(arguments.number("threshold_img")),
+        threshold_box_(arguments.number("threshold_box")) {}
 
   // "At least 1 - threshold_img uncertain" equals "at most threshold_img certain". The second form
   // avoids a rounded difference. Example: 3 of 10 boxes are hard at 0.7, though 1 - 0.7 slightly
@@ -143,8 +144,8 @@ class Ibt final : public Policy {
 
 class Random final : public Policy {
  public:
-  explicit Random(const Given& given)
-      : Policy(given.row(), ""), ratio_(given.number("random_ratio")) {}
+  explicit Random(const Arguments& arguments)
+      : Policy(arguments.row(), ""), ratio_(arguments.number("random_ratio")) {}
   std::optional<bool> before(Rng& rng) const override { return rng.unit() < ratio_; }
 
  private:
@@ -153,8 +154,8 @@ class Random final : public Policy {
 
 class Constant final : public Policy {
  public:
-  Constant(const Given& given, Verdict verdict)
-      : Policy(given.row(), ""), hard_(verdict == Verdict::kHard) {}
+  Constant(const Arguments& arguments, Verdict verdict)
+      : Policy(arguments.row(), ""), hard_(verdict == Verdict::kHard) {}
   std::optional<bool> before(Rng& /*rng*/) const override { return hard_; }
 
  private:
@@ -163,8 +164,9 @@ class Constant final : public Policy {
 
 class Margin final : public Policy {
  public:
-  explicit Margin(const Given& given)
-      : Policy(given.row(), given.output()), threshold_(given.number("threshold_margin")) {}
+  explicit Margin(const Arguments& arguments)
+      : Policy(arguments.row(), arguments.output()),
+        threshold_(arguments.number("threshold_margin")) {}
 
   Verdict after(const Sample& sample) const override {
     if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
@@ -188,8 +190,8 @@ class Margin final : public Policy {
 
 class Labels final : public Policy {
  public:
-  explicit Labels(const Given& given) : Policy(given.row(), given.output()) {
-    for (std::string& label : given.list("labels")) hard_.insert(std::move(label));
+  explicit Labels(const Arguments& arguments) : Policy(arguments.row(), arguments.output()) {
+    for (std::string& label : arguments.list("labels")) hard_.insert(std::move(label));
   }
 
   // Any numbers have a best one: they need not be probabilities.
@@ -204,16 +206,16 @@ class Labels final : public Policy {
   std::set<std::string, std::less<>> hard_;
 };
 
-std::shared_ptr<const Policy> make(const Given& given) {
-  const std::string_view name = given.row().name;
-  if (name == "Threshold") return std::make_shared<Threshold>(given);
-  if (name == "CrossEntropy") return std::make_shared<CrossEntropy>(given);
-  if (name == "IBT") return std::make_shared<Ibt>(given);
-  if (name == "Random") return std::make_shared<Random>(given);
-  if (name == "AlwaysCloud") return std::make_shared<Constant>(given, Verdict::kHard);
-  if (name == "NeverCloud") return std::make_shared<Constant>(given, Verdict::kEasy);
-  if (name == "Margin") return std::make_shared<Margin>(given);
-  if (name == "Labels") return std::make_shared<Labels>(given);
+std::shared_ptr<const Policy> make(const Arguments& arguments) {
+  const std::string_view name = arguments.row().name;
+  if (name == "Threshold") return std::make_shared<Threshold>(arguments);
+  if (name == "CrossEntropy") return std::make_shared<CrossEntropy>(arguments);
+  if (name == "IBT") return std::make_shared<Ibt>(arguments);
+  if (name == "Random") return std::make_shared<Random>(arguments);
+  if (name == "AlwaysCloud") return std::make_shared<Constant>(arguments, Verdict::kHard);
+  if (name == "NeverCloud") return std::make_shared<Constant>(arguments, Verdict::kEasy);
+  if (name == "Margin") return std::make_shared<Margin>(arguments);
+  if (name == "Labels") return std::make_shared<Labels>(arguments);
   return nullptr;
 }
 
@@ -241,7 +243,7 @@ Result<std::shared_ptr<const Policy>> make_policy(std::string_view name,
   const auto faults = check_policy(name, parameters);
   if (!faults.empty())
     return Error(Code::kInvalid, faults.front().where + ": " + faults.front().what);
-  std::shared_ptr<const Policy> policy = make(Given(*find_policy(name), parameters));
+  std::shared_ptr<const Policy> policy = make(Arguments(*find_policy(name), parameters));
   CHECK(policy != nullptr);  // a row of the table without a class
   return policy;
 }

@@ -119,8 +119,8 @@ class BoundPolicy {
 };
 
 /// For an answer with outputs that were not known in advance: binds to the present outputs and
-/// judges them. An answer that does not fit is one invalid sample. `mismatch`, if not null, gets the
-/// reason, or "" for an answer that fits.
+/// judges them. An answer that does not fit is one invalid sample. `mismatch`, if not null, gets
+/// the reason, or "" for an answer that fits.
 Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const tensor::Named> outputs,
                 std::string* mismatch = nullptr);
 

@@ -272,8 +272,10 @@ std::vector<PolicyFault> check_policy(std::string_view name,
     }
   }
   for (const ParameterRow& wanted : row->parameters) {
-    const auto is_it = [&](const PolicyParameter& given) { return given.key == wanted.key; };
-    if (wanted.required && std::none_of(parameters.begin(), parameters.end(), is_it)) {
+    const auto matches = [&](const PolicyParameter& candidate) {
+      return candidate.key == wanted.key;
+    };
+    if (wanted.required && std::none_of(parameters.begin(), parameters.end(), matches)) {
       faults.push_back(
           {"parameters",
            {},

@@ -73,8 +73,8 @@ std::vector<PolicyParameter> parameters(const Json& json) {
 }
 
 std::shared_ptr<const Policy> policy(std::string_view name,
-                                     const std::vector<PolicyParameter>& given = {}) {
-  auto made = make_policy(name, given);
+                                     const std::vector<PolicyParameter>& parameters = {}) {
+  auto made = make_policy(name, parameters);
   EXPECT_TRUE(made.ok()) << made.error();
   return made.ok() ? std::move(*made) : nullptr;
 }
@@ -93,7 +93,7 @@ Judgement judged(const std::shared_ptr<const Policy>& policy, DType type,
       {name, tensor_of(type, boxes ? tensor::Shape{count} : tensor::Shape{1, count}, values)}});
 }
 
-std::string word(const Judgement& judgement) {
+std::string verdict_text(const Judgement& judgement) {
   EXPECT_EQ(judgement.hard, judgement.samples_hard > 0);
   EXPECT_LE(judgement.samples_hard + judgement.samples_invalid, 1U);
   return judgement.samples_invalid > 0 ? "invalid" : judgement.hard ? "hard" : "easy";
@@ -115,7 +115,8 @@ TEST(PolicyTable, EveryPolicyMatchesItsFormulaOnEdgeValues) {
       SCOPED_TRACE(name + " " + codec::write_json(group["parameters"]) + " " +
                    codec::write_json(row));
       ++rows;
-      EXPECT_EQ(word(judged(made, type, numbers(row["of"]), labels)), row["is"].as_string());
+      EXPECT_EQ(verdict_text(judged(made, type, numbers(row["of"]), labels)),
+                row["is"].as_string());
       if (!row.contains("measure")) continue;
       const double measure = row["measure"].as_double();
       const std::string key(made->row().parameters.front().key);
@@ -123,7 +124,8 @@ TEST(PolicyTable, EveryPolicyMatchesItsFormulaOnEdgeValues) {
         if (measure + side < 0 || measure + side > 1) continue;
         std::ostringstream text;
         text << std::fixed << std::setprecision(15) << measure + side;
-        EXPECT_EQ(word(judged(policy(name, {{key, text.str()}}), type, numbers(row["of"]), labels)),
+        EXPECT_EQ(verdict_text(
+                      judged(policy(name, {{key, text.str()}}), type, numbers(row["of"]), labels)),
                   side < 0 ? "easy" : "hard");
       }
     }
@@ -138,22 +140,22 @@ TEST(PolicyTable, DefaultsAreValidParameters) {
   for (const PolicyRow& row : policy_table()) {
     EXPECT_EQ(find_policy(row.name), &row);
     for (const std::string_view alias : row.aliases) EXPECT_EQ(find_policy(alias), &row);
-    std::vector<PolicyParameter> given;
+    std::vector<PolicyParameter> parameters;
     for (const ParameterRow& parameter : row.parameters) {
       EXPECT_FALSE(parameter.required && parameter.initial) << parameter.key;
       if (parameter.initial)
-        given.push_back({std::string(parameter.key), std::string(*parameter.initial)});
-      if (parameter.required) given.push_back({std::string(parameter.key), "x"});
+        parameters.push_back({std::string(parameter.key), std::string(*parameter.initial)});
+      if (parameter.required) parameters.push_back({std::string(parameter.key), "x"});
     }
-    EXPECT_TRUE(make_policy(row.name, given).ok()) << row.name;
+    EXPECT_TRUE(make_policy(row.name, parameters).ok()) << row.name;
   }
 }
 
-std::string faults(std::string_view name, const std::vector<PolicyParameter>& given) {
+std::string faults(std::string_view name, const std::vector<PolicyParameter>& parameters) {
   std::string out;
-  for (const PolicyFault& fault : check_policy(name, given))
+  for (const PolicyFault& fault : check_policy(name, parameters))
     out += fault.where + ": " + fault.what + "\n";
-  EXPECT_EQ(make_policy(name, given).ok(), out.empty());
+  EXPECT_EQ(make_policy(name, parameters).ok(), out.empty());
   return out;
 }
 
@@ -290,17 +292,20 @@ TEST(BoundPolicy, ClassProbabilitiesAreFoundInTheOutputs) {
       reads(entropy, {real("a", {-1, 10}), real("b", {-1, 10})}),
       HasSubstr(
           "the policy CrossEntropy reads class probabilities (FP16, FP32 or FP64 [N,classes]), and "
-          "the model puts out "
-          "a FP32 [-1,10], b FP32 [-1,10]; the parameter output can name the one that is meant"));
-  EXPECT_THAT(reads(entropy, {real("a", {-1})}), HasSubstr("the model puts out a FP32 [-1]"));
-  EXPECT_THAT(reads(entropy, {real("a", {-1, 21, 33, 33})}), HasSubstr("the model puts out"));
-  EXPECT_THAT(reads(entropy, {{"a", DType::kInt64, {-1, 10}}}), HasSubstr("the model puts out"));
-  EXPECT_THAT(reads(entropy, {boxes, scores}), HasSubstr("the model puts out"));
-  EXPECT_THAT(reads(entropy, {}), HasSubstr("the model puts out nothing"));
+          "the model has the outputs "
+          "a FP32 [-1,10], b FP32 [-1,10]; name one of them in the parameter output"));
+  EXPECT_THAT(reads(entropy, {real("a", {-1})}),
+              HasSubstr("the model has the outputs a FP32 [-1]"));
+  EXPECT_THAT(reads(entropy, {real("a", {-1, 21, 33, 33})}),
+              HasSubstr("the model has the outputs"));
+  EXPECT_THAT(reads(entropy, {{"a", DType::kInt64, {-1, 10}}}),
+              HasSubstr("the model has the outputs"));
+  EXPECT_THAT(reads(entropy, {boxes, scores}), HasSubstr("the model has the outputs"));
+  EXPECT_THAT(reads(entropy, {}), HasSubstr("the model has no outputs"));
   EXPECT_THAT(reads(policy("Margin", {{"output", "c"}}), {real("a", {-1, 10})}),
-              HasSubstr("its parameter output names c"));
+              HasSubstr("the parameter output is c"));
   EXPECT_THAT(reads(entropy, {{"probabilities", DType::kInt64, {-1, 10}}, real("a", {-1, 10})}),
-              HasSubstr("the model puts out"));
+              HasSubstr("the model has the outputs"));
 }
 
 TEST(BoundPolicy, BoxScoresAreFoundInTheOutputs) {
@@ -321,8 +326,9 @@ TEST(BoundPolicy, BoxScoresAreFoundInTheOutputs) {
   // A classifier returns no boxes, though its output has the shape of scores.
   EXPECT_THAT(reads(ibt, {real("probabilities", {-1, 10})}),
               HasSubstr("the policy IBT reads scores of boxes"));
-  EXPECT_THAT(reads(ibt, {real("boxes", {-1, 4})}), HasSubstr("the model puts out"));
-  EXPECT_THAT(reads(ibt, {{"scores", DType::kInt32, {-1}}}), HasSubstr("the model puts out"));
+  EXPECT_THAT(reads(ibt, {real("boxes", {-1, 4})}), HasSubstr("the model has the outputs"));
+  EXPECT_THAT(reads(ibt, {{"scores", DType::kInt32, {-1}}}),
+              HasSubstr("the model has the outputs"));
 }
 
 TEST(BoundPolicy, LabelsAreFoundInTheOutputs) {

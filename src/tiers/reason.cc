@@ -16,7 +16,7 @@ std::string_view to_string(Reason reason) {
       return "Failed";
     case Reason::kOverloaded:
       return "Overloaded";
-    case Reason::kClientGone:
+    case Reason::kClientDisconnected:
       return "ClientGone";
     case Reason::kBreakerOpen:
       return "BreakerOpen";

@@ -11,12 +11,12 @@ namespace varda::tiers {
 
 enum class Reason : std::uint8_t {
   // The tier was called.
-  kTimeout,      // no answer in time
-  kUnreachable,  // no connection, or it broke
-  kRefused,      // 4xx
-  kFailed,       // 5xx, or a malformed answer
-  kOverloaded,   // 429, 503
-  kClientGone,   // cancelled since the client hung up; not the tier's fault
+  kTimeout,             // no answer in time
+  kUnreachable,         // no connection, or it broke
+  kRefused,             // 4xx
+  kFailed,              // 5xx, or a malformed answer
+  kOverloaded,          // 429, 503
+  kClientDisconnected,  // cancelled since the client hung up; not the tier's fault
   // The tier was not called.
   kBreakerOpen,
   kInFlightLimit,
@@ -25,14 +25,15 @@ enum class Reason : std::uint8_t {
 };
 inline constexpr std::size_t kReasons = 10;
 inline constexpr std::array<Reason, kReasons> kAllReasons = {
-    Reason::kTimeout,    Reason::kUnreachable, Reason::kRefused,     Reason::kFailed,
-    Reason::kOverloaded, Reason::kClientGone,  Reason::kBreakerOpen, Reason::kInFlightLimit,
-    Reason::kNoAddress,  Reason::kDeadline};
+    Reason::kTimeout,     Reason::kUnreachable,   Reason::kRefused,
+    Reason::kFailed,      Reason::kOverloaded,    Reason::kClientDisconnected,
+    Reason::kBreakerOpen, Reason::kInFlightLimit, Reason::kNoAddress,
+    Reason::kDeadline};
 
 /// "Timeout"
 std::string_view to_string(Reason reason);
 /// True: the tier was called and gave no answer. False: it was not called.
-constexpr bool is_error(Reason reason) { return reason <= Reason::kClientGone; }
+constexpr bool is_error(Reason reason) { return reason <= Reason::kClientDisconnected; }
 
 /// A call without an answer.
 struct Failure {

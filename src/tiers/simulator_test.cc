@@ -25,7 +25,7 @@ TEST(Simulator, EveryRequestHasOneBestAnswerInTimeUnderAnyFault) {
     seen.add(outcome.seen);
   }
   std::cout << seen.requests << " requests: " << seen.answered << " answered, " << seen.failed
-            << " failed, " << seen.gone << " gone; " << seen.fallbacks << " fallbacks, "
+            << " failed, " << seen.disconnected << " gone; " << seen.fallbacks << " fallbacks, "
             << seen.retries << " retries, " << seen.probes << " probes, " << seen.openings
             << " openings, " << seen.late_answers << " late answers, " << seen.descents
             << " descents, " << seen.limited << " limited, " << seen.deadlines
@@ -33,7 +33,7 @@ TEST(Simulator, EveryRequestHasOneBestAnswerInTimeUnderAnyFault) {
   if (seeds < 1000) return;
   // Every kind of event must occur, or it is not tested.
   for (const std::uint64_t count :
-       {seen.answered, seen.failed, seen.gone, seen.fallbacks, seen.retries, seen.probes,
+       {seen.answered, seen.failed, seen.disconnected, seen.fallbacks, seen.retries, seen.probes,
         seen.background_probes, seen.openings, seen.late_answers, seen.descents, seen.limited,
         seen.doubled, seen.unknown_calls, seen.deadlines}) {
     EXPECT_GT(count, seeds / 20);

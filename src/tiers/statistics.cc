@@ -65,21 +65,22 @@ void Statistics::count(const Summary& summary, const Size& size,
   const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
     if (amount > 0) counter.fetch_add(amount, std::memory_order_relaxed);
   };
-  add(bytes_up_, size.bytes_up);
+  add(bytes_sent_, size.bytes_sent);
   for (std::size_t i = 0; i < std::min<std::size_t>(summary.tier_count, tiers.size()); ++i) {
     const Summary::Tier& tier = summary.tiers[i];
     TierCounters& counters = *tiers[i];
-    if (i > 0 && tier.asked) add(counters.asked, 1);
+    if (i > 0 && tier.called) add(counters.called, 1);
     if (tier.attempts > 1) add(counters.retries, tier.attempts - 1U);
     if (tier.reason) add(counters.reasons[static_cast<std::size_t>(*tier.reason)], 1);
     if (tier.answered) counters.latencies.record(tier.latency);
   }
   if (summary.end != Summary::End::kAnswered) return;
   const auto tiers_end = summary.tiers.begin() + summary.tier_count;
-  add(up_, std::any_of(summary.tiers.begin() + 1, std::max(summary.tiers.begin() + 1, tiers_end),
-                       [](const Summary::Tier& tier) { return tier.asked; })
-               ? 1
-               : 0);
+  add(forwarded_,
+      std::any_of(summary.tiers.begin() + 1, std::max(summary.tiers.begin() + 1, tiers_end),
+                  [](const Summary::Tier& tier) { return tier.called; })
+          ? 1
+          : 0);
   add(inferences_, 1);
   add(hard_, summary.hard ? 1 : 0);
   add(samples_, size.samples);
@@ -92,13 +93,13 @@ Statistics::Counts Statistics::counts() const {
              .hard = hard_.load(std::memory_order_relaxed),
              .samples = samples_.load(std::memory_order_relaxed),
              .samples_invalid = samples_invalid_.load(std::memory_order_relaxed),
-             .bytes_up = bytes_up_.load(std::memory_order_relaxed),
-             .up = up_.load(std::memory_order_relaxed)};
+             .bytes_sent = bytes_sent_.load(std::memory_order_relaxed),
+             .forwarded = forwarded_.load(std::memory_order_relaxed)};
   MutexLock lock(mutex_);
   for (const auto& [name, counters] : tiers_) {
     TierCounts tier{.name = name,
                     .answered = counters->answered.load(std::memory_order_relaxed),
-                    .asked = counters->asked.load(std::memory_order_relaxed),
+                    .called = counters->called.load(std::memory_order_relaxed),
                     .retries = counters->retries.load(std::memory_order_relaxed)};
     for (std::size_t i = 0; i < kReasons; ++i)
       tier.reasons[i] = counters->reasons[i].load(std::memory_order_relaxed);
@@ -111,10 +112,10 @@ Statistics::Counts Statistics::counts() const {
 
 Json counters_json(const Statistics::Counts& counts) {
   Json answered = Json::object();
-  Json asked = Json::object();
+  Json called = Json::object();
   Json errors = Json::object();
   Json retries = Json::object();
-  Json not_asked = Json::object();
+  Json not_called = Json::object();
   for (const Statistics::TierCounts& tier : counts.tiers) {
     Json failed = Json::object();
     Json refrained = Json::object();
@@ -123,22 +124,22 @@ Json counters_json(const Statistics::Counts& counts) {
       if (count > 0) (is_error(reason) ? failed : refrained).set(to_string(reason), count);
     }
     answered.set(tier.name, tier.answered);
-    if (tier.asked > 0) asked.set(tier.name, tier.asked);
+    if (tier.called > 0) called.set(tier.name, tier.called);
     if (tier.retries > 0) retries.set(tier.name, tier.retries);
     if (!failed.empty()) errors.set(tier.name, std::move(failed));
-    if (!refrained.empty()) not_asked.set(tier.name, std::move(refrained));
+    if (!refrained.empty()) not_called.set(tier.name, std::move(refrained));
   }
   return Json::object({{"inferences", counts.inferences},
                        {"hard", counts.hard},
                        {"invalid", counts.samples_invalid},
                        {"samples", counts.samples},
-                       {"bytesUp", counts.bytes_up},
-                       {"up", counts.up},
+                       {"bytesSent", counts.bytes_sent},
+                       {"forwarded", counts.forwarded},
                        {"answered", std::move(answered)},
-                       {"asked", std::move(asked)},
+                       {"called", std::move(called)},
                        {"errors", std::move(errors)},
                        {"retries", std::move(retries)},
-                       {"notAsked", std::move(not_asked)}});
+                       {"notCalled", std::move(not_called)}});
 }
 
 namespace {

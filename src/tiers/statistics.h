@@ -47,7 +47,7 @@ class LatencyWindow {
 /// Counters of one tier, by name. Thread-safe, lock-free.
 struct TierCounters {
   std::atomic<std::uint64_t> answered{0};
-  std::atomic<std::uint64_t> asked{0};  // requests, not attempts; for later tiers only
+  std::atomic<std::uint64_t> called{0};  // requests, not attempts; for later tiers only
   std::atomic<std::uint64_t> retries{0};
   std::array<std::atomic<std::uint64_t>, kReasons>
       reasons{};  // of requests without an answer from this tier
@@ -66,7 +66,7 @@ class Statistics {
   /// Size of a request.
   struct Size {
     std::uint32_t samples = 1;
-    std::uint64_t bytes_up = 0;  // of bodies, once per attempt
+    std::uint64_t bytes_sent = 0;  // of bodies, once per attempt
   };
   /// Called once per request, after its end. `tiers` are in the order of the route. A request
   /// without an answer only adds to calls, reasons and bytes.
@@ -76,7 +76,7 @@ class Statistics {
   struct TierCounts {
     std::string name;
     std::uint64_t answered = 0;
-    std::uint64_t asked = 0;
+    std::uint64_t called = 0;
     std::uint64_t retries = 0;
     std::array<std::uint64_t, kReasons> reasons{};
     std::optional<std::chrono::microseconds> p50, p99;
@@ -86,15 +86,15 @@ class Statistics {
     std::uint64_t hard = 0;             // of `inferences`, hard by a policy
     std::uint64_t samples = 0;          // of `inferences`
     std::uint64_t samples_invalid = 0;  // samples with values that make no sense
-    std::uint64_t bytes_up = 0;
-    std::uint64_t up = 0;           // of `inferences`, those that called any later tier
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t forwarded = 0;    // of `inferences`, those that called any later tier
     std::vector<TierCounts> tiers;  // every name so far, sorted
   };
   Counts counts() const;
 
  private:
   std::atomic<std::uint64_t> inferences_{0}, hard_{0}, samples_{0}, samples_invalid_{0},
-      bytes_up_{0}, up_{0};
+      bytes_sent_{0}, forwarded_{0};
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<TierCounters>, std::less<>> tiers_ GUARDED_BY(mutex_);
 };

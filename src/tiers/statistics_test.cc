@@ -69,10 +69,10 @@ class StatisticsTest : public ::testing::Test {
   static Summary answered(std::uint8_t tier) {
     Summary summary{.end = Summary::End::kAnswered, .tier = tier, .tier_count = 2};
     summary.tiers[0] = {
-        .asked = true, .answered = true, .attempts = 1, .reason = {}, .latency = microseconds(10)};
+        .called = true, .answered = true, .attempts = 1, .reason = {}, .latency = microseconds(10)};
     if (tier == 1) {
       summary.hard = true;
-      summary.tiers[1] = {.asked = true,
+      summary.tiers[1] = {.called = true,
                           .answered = true,
                           .attempts = 2,
                           .reason = {},
@@ -97,28 +97,28 @@ class StatisticsTest : public ::testing::Test {
 };
 
 TEST_F(StatisticsTest, EveryRequestIsCountedOnce) {
-  for (int i = 0; i < 3; ++i) statistics.count(answered(0), {.samples = 2, .bytes_up = 0}, tiers);
-  statistics.count(answered(1), {.samples = 1, .bytes_up = 200}, tiers);
+  for (int i = 0; i < 3; ++i) statistics.count(answered(0), {.samples = 2, .bytes_sent = 0}, tiers);
+  statistics.count(answered(1), {.samples = 1, .bytes_sent = 200}, tiers);
   Summary fallen = answered(0);
   fallen.hard = true;
   fallen.samples_invalid = 1;
   fallen.tiers[1] = {
-      .asked = true, .answered = false, .attempts = 1, .reason = Reason::kTimeout, .latency = {}};
-  statistics.count(fallen, {.samples = 1, .bytes_up = 100}, tiers);
-  fallen.tiers[1] = {.asked = false,
+      .called = true, .answered = false, .attempts = 1, .reason = Reason::kTimeout, .latency = {}};
+  statistics.count(fallen, {.samples = 1, .bytes_sent = 100}, tiers);
+  fallen.tiers[1] = {.called = false,
                      .answered = false,
                      .attempts = 0,
                      .reason = Reason::kBreakerOpen,
                      .latency = {}};
-  statistics.count(fallen, {.samples = 1, .bytes_up = 0}, tiers);
-  Summary gone = answered(1);
-  gone.end = Summary::End::kGone;
-  gone.tiers[1].answered = false;
-  statistics.count(gone, {.samples = 1, .bytes_up = 50}, tiers);
+  statistics.count(fallen, {.samples = 1, .bytes_sent = 0}, tiers);
+  Summary disconnected = answered(1);
+  disconnected.end = Summary::End::kDisconnected;
+  disconnected.tiers[1].answered = false;
+  statistics.count(disconnected, {.samples = 1, .bytes_sent = 50}, tiers);
   EXPECT_EQ(
       codec::write_json(counters_json(statistics.counts())),
-      R"({"inferences":6,"hard":3,"invalid":2,"samples":9,"bytesUp":350,"up":2,"answered":{"cloud":1,"edge":5},"asked":{"cloud":3},)"
-      R"("errors":{"cloud":{"Timeout":1}},"retries":{"cloud":2},"notAsked":{"cloud":{"BreakerOpen":1}}})");
+      R"({"inferences":6,"hard":3,"invalid":2,"samples":9,"bytesSent":350,"forwarded":2,"answered":{"cloud":1,"edge":5},"called":{"cloud":3},)"
+      R"("errors":{"cloud":{"Timeout":1}},"retries":{"cloud":2},"notCalled":{"cloud":{"BreakerOpen":1}}})");
   EXPECT_EQ(codec::write_json(tiers_json(route, statistics.counts(), "3")),
             R"([{"name":"edge","state":"Ready","version":"3","p50Us":10,"p99Us":10},)"
             R"({"name":"cloud","state":"Unknown","p50Us":14,"p99Us":14}])");
@@ -183,7 +183,7 @@ TEST_F(StatisticsTest, ConcurrentRequestsKeepLimitsAndSums) {
     made.in_flight = std::make_shared<InFlight>(2);
     return made;
   }());
-  std::atomic<int> on_the_way{0};
+  std::atomic<int> in_flight_calls{0};
   std::atomic<int> most{0};
   std::vector<std::jthread> threads;
   for (int t = 0; t < kThreads; ++t) {
@@ -193,11 +193,12 @@ TEST_F(StatisticsTest, ConcurrentRequestsKeepLimitsAndSums) {
         Machine machine(shared, now + std::chrono::seconds(2), *random);
         Step step = machine.start(now);
         step = machine.answered(step.call, {.hard = i % 2 == 0, .samples = 1}, now);
-        if (step.kind == Step::Kind::kAsk) {
-          const int here = on_the_way.fetch_add(1) + 1;
-          for (int seen = most.load(); here > seen && !most.compare_exchange_weak(seen, here);) {
+        if (step.kind == Step::Kind::kCall) {
+          const int active = in_flight_calls.fetch_add(1) + 1;
+          for (int seen = most.load();
+               active > seen && !most.compare_exchange_weak(seen, active);) {
           }
-          on_the_way.fetch_sub(1);
+          in_flight_calls.fetch_sub(1);
           step = random->below(8) == 0 ? machine.failed(step.call, of_status(500, "x"), now)
                                        : machine.answered(step.call, {}, now);
         }

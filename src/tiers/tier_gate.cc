@@ -88,8 +88,8 @@ TierGate::Health TierGate::health() const {
           .last_error = last_error_};
 }
 
-std::variant<Permit, Reason> Permit::ask(TierGate& gate, InFlight& in_flight, SteadyTime now,
-                                         std::size_t bytes) {
+std::variant<Permit, Reason> Permit::acquire(TierGate& gate, InFlight& in_flight, SteadyTime now,
+                                             std::size_t bytes) {
   // The place first: a pause admits one probe, which a request without a place must not use up.
   if (!in_flight.enter(bytes)) return Reason::kInFlightLimit;
   const auto ticket = gate.admit(now);

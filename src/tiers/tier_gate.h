@@ -87,8 +87,8 @@ class TierGate {
 class Permit {
  public:
   /// kBreakerOpen or kInFlightLimit on refusal. `bytes` is the size of the request's body.
-  static std::variant<Permit, Reason> ask(TierGate& gate, InFlight& in_flight, SteadyTime now,
-                                          std::size_t bytes = 0);
+  static std::variant<Permit, Reason> acquire(TierGate& gate, InFlight& in_flight, SteadyTime now,
+                                              std::size_t bytes = 0);
   Permit(Permit&& other) noexcept;
   Permit& operator=(Permit&& other) noexcept;
   ~Permit() { release(); }

@@ -63,10 +63,10 @@ Result<double> share(const Json& value, const std::string& setting) {
 }
 
 template <typename T, std::size_t N>
-Result<T> word(const Json& value, const std::string& setting,
-               const std::array<std::pair<std::string_view, T>, N>& words) {
+Result<T> parse_choice(const Json& value, const std::string& setting,
+                       const std::array<std::pair<std::string_view, T>, N>& choices) {
   std::string all;
-  for (const auto& [text, meaning] : words) {
+  for (const auto& [text, meaning] : choices) {
     if (value.is_string() && value.as_string() == text) return meaning;
     all += (all.empty() ? "" : ", ") + std::string(text);
   }
@@ -74,8 +74,8 @@ Result<T> word(const Json& value, const std::string& setting,
 }
 
 template <typename T, std::size_t N>
-std::string_view text_of(T value, const std::array<std::pair<std::string_view, T>, N>& words) {
-  for (const auto& [text, meaning] : words) {
+std::string_view text_of(T value, const std::array<std::pair<std::string_view, T>, N>& choices) {
+  for (const auto& [text, meaning] : choices) {
     if (meaning == value) return text;
   }
   return "";
@@ -115,7 +115,7 @@ Status read_resize(const Json& value, ImageStep& out) {
     } else if (name == "height") {
       TRY(out.height, whole(item, setting, 1, kSideMax));
     } else if (name == "filter") {
-      TRY(out.filter, word(item, setting, kFilters));
+      TRY(out.filter, parse_choice(item, setting, kFilters));
     } else if (name == "fit") {
       // Reserved for letterboxing: a fit that keeps proportions must also be undone in the boxes.
       if (item.is_string() && item.as_string() == "letterbox") {
@@ -138,7 +138,7 @@ Status read_image(const Json& value, ImageStep& out) {
   for (const auto& [name, item] : *members) {
     const std::string setting = at + "." + name;
     if (name == "channels") {
-      TRY(out.channels, word(item, setting, kChannels));
+      TRY(out.channels, parse_choice(item, setting, kChannels));
     } else if (name == "resize") {
       TRY_VOID(read_resize(item, out));
     } else if (name == "layout") {
@@ -210,7 +210,7 @@ Status read_nms(const Json& value, NmsStep& out) {
     } else if (name == "scores") {
       TRY(out.scores, name_of(item, setting));
     } else if (name == "format") {
-      TRY(out.format, word(item, setting, kFormats));
+      TRY(out.format, parse_choice(item, setting, kFormats));
     } else if (name == "normalized") {
       if (!item.is_bool()) return invalid(setting, "must be true or false");
       out.normalized = item.as_bool();
@@ -236,18 +236,18 @@ std::string_view to_string(BoxFormat format) { return text_of(format, kFormats);
 Status read_preprocess(const Json& value, Declaration& out) {
   TRY(const Json::Object* members, object(value, "preprocess"));
   ImageStep image;
-  bool there = false;
+  bool has_image = false;
   for (const auto& [name, item] : *members) {
     if (name == "input") {
       TRY(image.input, name_of(item, "preprocess.input"));
     } else if (name == "image") {
       TRY_VOID(read_image(item, image));
-      there = true;
+      has_image = true;
     } else {
       return unknown("preprocess." + name);
     }
   }
-  if (!there)
+  if (!has_image)
     return invalid("preprocess", "must have image, which declares how images become tensors");
   out.image = std::move(image);
   return {};
@@ -264,8 +264,8 @@ Status read_postprocess(const Json& value, Declaration& out) {
       TRY_VOID(read_nms(item, out.nms.emplace()));
     } else if (name == "anchors") {
       return Error(Code::kUnsupported,
-                   "postprocess.anchors: anchors are not decoded yet; export the model so that it "
-                   "puts out boxes");
+                   "postprocess.anchors: anchors are not supported; export the model so that its "
+                   "outputs are boxes");
     } else if (name == "labels") {
       return invalid(
           "postprocess.labels",
@@ -277,7 +277,7 @@ Status read_postprocess(const Json& value, Declaration& out) {
   if (!out.softmax && !out.top_k && !out.nms)
     return invalid("postprocess", "needs one of softmax, top_k, nms");
   // Both produce labels and scores.
-  if (out.top_k && out.nms) return invalid("postprocess", "has top_k or nms, not both");
+  if (out.top_k && out.nms) return invalid("postprocess", "must not have both top_k and nms");
   return {};
 }
 

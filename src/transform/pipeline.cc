@@ -402,9 +402,9 @@ void Pipeline::Compiled::list_outputs() {
   if (declaration.nms) read[boxes.index] = true;
   if (declaration.nms && !scores.probabilities) read[scores.index] = true;
 
-  std::vector<Output> first, rest;
+  std::vector<Output> first, others;
   for (Output& result : all)
-    (softmax_read && result.source.kind == Source::Kind::kProbabilities ? rest : first)
+    (softmax_read && result.source.kind == Source::Kind::kProbabilities ? others : first)
         .push_back(result);
   const std::size_t results = all.size();
   for (std::size_t i = 0; i < model_outputs.size(); ++i) {
@@ -413,10 +413,10 @@ void Pipeline::Compiled::list_outputs() {
     };
     if (std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(results), same))
       continue;  // as raw.NAME only
-    (read[i] ? rest : first).push_back({model_outputs[i], {Source::Kind::kModel, i}});
+    (read[i] ? others : first).push_back({model_outputs[i], {Source::Kind::kModel, i}});
   }
   for (const Output& output : first) outputs.push_back(output.spec);
-  first.insert(first.end(), rest.begin(), rest.end());
+  first.insert(first.end(), others.begin(), others.end());
   all = std::move(first);
   for (const Output& output : all) available.push_back(output.spec);
 }

@@ -38,10 +38,10 @@ class Origin:
                     super().handle()
 
             def do_GET(self):
-                asked = self.headers.get('Range')
-                at = int(asked.removeprefix('bytes=').split('-')[0]) if asked else 0
-                self.send_response(206 if asked else 200)
-                if asked:
+                requested = self.headers.get('Range')
+                at = int(requested.removeprefix('bytes=').split('-')[0]) if requested else 0
+                self.send_response(206 if requested else 200)
+                if requested:
                     self.send_header('Content-Range', 'bytes %d-%d/%d' % (at, len(data) - 1, len(data)))
                 self.send_header('ETag', '"e"')
                 self.send_header('Content-Length', str(len(data) - at))
@@ -135,7 +135,7 @@ class ArchiveSharing(unittest.TestCase):
         models = {model['key']: model for model in self.varda.get('edgenode', node).get('status', {}).get('models', [])}
         return models['default/%s-%s' % (name, node)]['versions'][0]
 
-    def told(self, node, name='m'):
+    def assignment(self, node, name='m'):
         models = {model['key']: model for model in self.varda.get('edgenode', node)['spec'].get('models', [])}
         return models['default/%s-%s' % (name, node)]['versions'][0]
 
@@ -149,19 +149,19 @@ class ArchiveSharing(unittest.TestCase):
     def seed(self, nodes=NODES, name='m'):
         """The node that shares without peers: its work list has shareWith and no peers."""
         def probe():
-            told = {node: self.told(node, name) for node in nodes}
-            return [node for node in nodes if told[node].get('shareWith') and not told[node].get('peers')]
+            assignment = {node: self.assignment(node, name) for node in nodes}
+            return [node for node in nodes if assignment[node].get('shareWith') and not assignment[node].get('peers')]
         return m.wait_until('a seed', probe)[0]
 
-    def told_of_others(self, nodes, name):
-        return all(self.told(node, name).get('shareWith') or self.told(node, name).get('peers') for node in nodes)
+    def lists_peers(self, nodes, name):
+        return all(self.assignment(node, name).get('shareWith') or self.assignment(node, name).get('peers') for node in nodes)
 
     def test_archive_is_downloaded_once_per_site_and_shared_by_peers(self):
         # The origin pauses until the nodes know of each other. A node that has the whole archive
         # before another node wants it keeps nothing to share.
         origin = self.serve(6 << 20, hold_at=1 << 20)
         self.apply(origin, NODES[:3], 'one')
-        m.wait_until('lists that name others', lambda: self.told_of_others(NODES[:3], 'one'))
+        m.wait_until('lists that name others', lambda: self.lists_peers(NODES[:3], 'one'))
         origin.go.set()
         self.installed(origin, NODES[:3], 'one')
         self.assertEqual(origin.sent, len(origin.data), 'bytes from the file server')
@@ -169,8 +169,8 @@ class ArchiveSharing(unittest.TestCase):
         self.origins.remove(origin)
         self.apply(origin, NODES, 'one')  # a fourth node
         self.installed(origin, NODES, 'one')
-        kept = [node for node in NODES if (self.work / node / 'artifacts/.archives' / hashlib.sha256(origin.data).hexdigest()).exists()]
-        self.assertEqual(len(kept), 2, 'the seed and one node in reserve keep the archive: %s' % kept)
+        holders = [node for node in NODES if (self.work / node / 'artifacts/.archives' / hashlib.sha256(origin.data).hexdigest()).exists()]
+        self.assertEqual(len(holders), 2, 'the seed and one node in reserve keep the archive: %s' % holders)
         self.varda.kubectl('delete', 'inferencemodel', *('one-' + node for node in NODES))
         m.wait_until('the archives gone', lambda: not list(self.work.glob('line*/artifacts/.archives/*')))
 
@@ -178,7 +178,7 @@ class ArchiveSharing(unittest.TestCase):
         origin = self.serve(5 << 20, hold_at=3 << 20)
         self.apply(origin, NODES, 'two')
         self.assertTrue(origin.held.wait(180))
-        m.wait_until('lists that name others', lambda: self.told_of_others(NODES, 'two'))
+        m.wait_until('lists that name others', lambda: self.lists_peers(NODES, 'two'))
         seed = self.seed(NODES, 'two')
         self.end(seed, signal.SIGKILL)
         origin.go.set()

@@ -52,10 +52,10 @@ class Origin(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(text)
             return
-        asked = self.headers.get('Range')
-        at = int(asked.removeprefix('bytes=').split('-')[0]) if asked else 0
-        self.send_response(206 if asked else 200)
-        if asked:
+        requested = self.headers.get('Range')
+        at = int(requested.removeprefix('bytes=').split('-')[0]) if requested else 0
+        self.send_response(206 if requested else 200)
+        if requested:
             self.send_header('Content-Range', 'bytes %d-%d/%d' % (at, len(data) - 1, len(data)))
         self.send_header('ETag', '"e"')
         self.send_header('Content-Length', str(len(data) - at))
@@ -128,27 +128,27 @@ class Proxy:
             def do_CONNECT(self):
                 if self.refused():
                     return
-                with socket.create_connection(('127.0.0.1', int(self.path.rsplit(':', 1)[1]))) as there:
+                with socket.create_connection(('127.0.0.1', int(self.path.rsplit(':', 1)[1]))) as upstream:
                     self.send_response(200)
                     self.end_headers()
-                    here = self.connection
+                    downstream = self.connection
                     while True:
-                        ready, _, _ = select.select([here, there], [], [])
+                        ready, _, _ = select.select([downstream, upstream], [], [])
                         for one in ready:
                             data = one.recv(1 << 16)
                             if not data:
                                 return
-                            (there if one is here else here).sendall(data)
+                            (upstream if one is downstream else downstream).sendall(data)
 
             def do_GET(self):
                 if self.refused():
                     return
                 url = urllib.parse.urlsplit(self.path)
-                with socket.create_connection(('127.0.0.1', url.port)) as there:
+                with socket.create_connection(('127.0.0.1', url.port)) as upstream:
                     lines = ['GET %s HTTP/1.1' % url.path, 'Host: ' + url.netloc, 'Connection: close']
                     lines += ['%s: %s' % (k, v) for k, v in self.headers.items() if k.lower() in ('range', 'if-range', 'authorization')]
-                    there.sendall(('\r\n'.join(lines) + '\r\n\r\n').encode())
-                    while data := there.recv(1 << 16):
+                    upstream.sendall(('\r\n'.join(lines) + '\r\n\r\n').encode())
+                    while data := upstream.recv(1 << 16):
                         self.wfile.write(data)
 
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
@@ -254,8 +254,8 @@ class Fetch(unittest.TestCase):
                 files.hold_at = None
                 files.release.set()
                 subprocess.run(command, check=True, timeout=m.seconds(300), capture_output=True)
-                asked = files.requests[-1][1]['Range']
-                self.assertGreaterEqual(int(asked.removeprefix('bytes=').rstrip('-')), stop_at - LOSS_MAX)
+                requested = files.requests[-1][1]['Range']
+                self.assertGreaterEqual(int(requested.removeprefix('bytes=').rstrip('-')), stop_at - LOSS_MAX)
                 self.assertLessEqual(files.sent, len(self.data) + LOSS_MAX)
                 self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
 
@@ -355,7 +355,7 @@ class Fetch(unittest.TestCase):
         self.assertNotIn('s3cret', wrong.stderr)
         missing = self.fetch(files.url('/m.tar'), digest, '--credentials-dir', self.secret(user='jane'), check=False)
         self.assertIn('CredentialsMissing', missing.stderr)
-        for hosts, named in ((' ', 'do not name 127.0.0.1'), ('files.example', 'do not name 127.0.0.1')):
+        for hosts, named in ((' ', 'does not contain 127.0.0.1'), ('files.example', 'does not contain 127.0.0.1')):
             withheld = self.fetch(files.url('/m.tar'), digest, '--credentials-dir', self.secret(username='jane', password='s3cret', hosts=hosts), check=False)
             self.assertIn('CredentialsInvalid', withheld.stderr)
             self.assertIn(named, withheld.stderr)
@@ -380,9 +380,9 @@ class Fetch(unittest.TestCase):
         subprocess.run(command, check=True, timeout=m.seconds(300), capture_output=True)
         self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
         self.assertIn('Range', files.requests[-1][1])
-        for change, says in ((dict(AWS_SECRET_ACCESS_KEY='other'), 'SignatureDoesNotMatch'), (dict(AWS_ACCESS_KEY_ID='x'), 'InvalidAccessKeyId')):
+        for change, message in ((dict(AWS_SECRET_ACCESS_KEY='other'), 'SignatureDoesNotMatch'), (dict(AWS_ACCESS_KEY_ID='x'), 'InvalidAccessKeyId')):
             done = self.fetch(url, digest, '--credentials-dir', self.secret(**dict(keys, **change)), check=False)
-            self.assertIn(says, done.stderr)
+            self.assertIn(message, done.stderr)
             self.assertNotIn('s3cret', done.stderr)
 
 
@@ -398,8 +398,8 @@ class Fetch(unittest.TestCase):
         files.hold_at = None
         files.release.set()
         for process in both:
-            said = process.communicate(timeout=m.seconds(300))[1]
-            self.assertEqual(process.returncode, 0, said)
+            output = process.communicate(timeout=m.seconds(300))[1]
+            self.assertEqual(process.returncode, 0, output)
         self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
         self.assertEqual(os.listdir(to.parent), ['two'])
         self.assertLessEqual(files.sent, len(self.data) + LOSS_MAX)
@@ -452,9 +452,9 @@ class ArtifactCommands(unittest.TestCase):
         self.assertEqual(self.pinned(), [], 'all of them, or none')
         self.assertEqual(self.artifacts('pin', 'sha256:' + self.digests[0].upper(), self.digests[1][:9]).returncode, 0)
         self.assertEqual(self.pinned(), sorted(self.digests[:2]))
-        for data_dir, says in (('', 'must not be empty'), ('/nonexistent', 'not the data directory of an agent'), (m.VARDA, 'not the data directory of an agent')):
+        for data_dir, message in (('', 'must not be empty'), ('/nonexistent', 'not the data directory of an agent'), (m.VARDA, 'not the data directory of an agent')):
             done = self.artifacts('ls', data_dir=data_dir)
-            self.assertEqual((done.returncode, says in done.stderr), (1, True), done.stderr)
+            self.assertEqual((done.returncode, message in done.stderr), (1, True), done.stderr)
 
     def test_missing_artifact_can_be_unpinned(self):
         self.artifacts('pin', self.digests[1])
@@ -474,7 +474,7 @@ class ArtifactCommands(unittest.TestCase):
     def test_missing_permission_is_reported_to_another_user(self):
         """An ordinary user closes the directories to itself. File permissions do not stop root, so
         root switches to another user."""
-        def nobody():
+        def drop_privileges():
             os.setgroups([])
             os.setgid(65534)
             os.setuid(65534)
@@ -487,7 +487,7 @@ class ArtifactCommands(unittest.TestCase):
             shutil.copy(m.VARDA, program)
             for path in (self.work, program, self.work / 'artifacts'):
                 path.chmod(0o755)
-            how = dict(program=str(program), preexec_fn=nobody, cwd='/')
+            how = dict(program=str(program), preexec_fn=drop_privileges, cwd='/')
         else:
             trees.parent.chmod(0o500)
             self.addCleanup(trees.parent.chmod, 0o700)
@@ -556,14 +556,14 @@ class ArtifactsOnANode(unittest.TestCase):
             varda.ready(way, target)
             m.wait_until('the node holds ' + holds, lambda: {v for v, d in digest.items() if d in self.listed()} == set(holds))
         m.wait_until('both of them are wanted', lambda: all(self.listed()[digest[held]]['wanted'] for held in '23'))
-        asked = len(files.requests)
+        requested = len(files.requests)
         varda.kubectl('patch', 'inferencemodel', way, '--type=merge', '-p', json.dumps({'spec': {'targetVersion': '2'}}))
         varda.ready(way, '2')
-        self.assertEqual(len(files.requests), asked, 'the way back needs no network')
+        self.assertEqual(len(files.requests), requested, 'the way back needs no network')
         self.artifacts('gc')
         varda.kubectl('patch', 'inferencemodel', way, '--type=merge', '-p', json.dumps({'spec': {'targetVersion': '3'}}))
         varda.ready(way, '3')
-        self.assertEqual(len(files.requests), asked, 'nor does it after tidying up')
+        self.assertEqual(len(files.requests), requested, 'nor does it after tidying up')
         varda.kubectl('delete', 'inferencemodel', way)
 
     def test_credentials_reach_a_labelled_namespace_and_are_not_stored(self):
@@ -574,8 +574,8 @@ class ArtifactsOnANode(unittest.TestCase):
         def failure():
             report = varda.get('edgenode', 'edge0')['status'].get('models', [])
             return [v for r in report for v in r.get('versions', []) if v.get('reason') == 'CredentialsForbidden']
-        told = m.wait_until('the node says that it may not read the Secret', failure)[0]
-        self.assertIn('kubectl label namespace default edgeai.io/edge-secrets=allow', told['message'])
+        condition = m.wait_until('the node says that it may not read the Secret', failure)[0]
+        self.assertIn('kubectl label namespace default edgeai.io/edge-secrets=allow', condition['message'])
         varda.ready('clouds', '3')  # the pod of `clouds` mounts the Secret, which needs no label
         varda.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow')
         varda.ready('digits', '3')

@@ -15,14 +15,14 @@ class AsUser(unittest.TestCase):
         """A checkout in a directory with this mode, with a build made by root."""
         parent = pathlib.Path(tempfile.mkdtemp(prefix='varda-checkout-'))
         self.addCleanup(shutil.rmtree, parent)
-        here = parent / 'varda'
-        (here / 'scripts').mkdir(parents=True)
-        (here / 'build/dev').mkdir(parents=True)
-        (here / 'build/dev/CTestTestfile.cmake').touch()
-        (here / 'Makefile').touch()
-        shutil.copy(ROOT / 'scripts/as_user.sh', here / 'scripts')
+        tree = parent / 'varda'
+        (tree / 'scripts').mkdir(parents=True)
+        (tree / 'build/dev').mkdir(parents=True)
+        (tree / 'build/dev/CTestTestfile.cmake').touch()
+        (tree / 'Makefile').touch()
+        shutil.copy(ROOT / 'scripts/as_user.sh', tree / 'scripts')
         parent.chmod(mode)
-        return here
+        return tree
 
     def test_unreadable_file_stays_unreadable(self):
         for mode in 0o755, 0o700:

@@ -55,11 +55,11 @@ class Cluster(unittest.TestCase):
 
     def passes(self, command):
         done = self.varda.run(command, check=False, timeout=1500)
-        said = done.stdout + done.stderr
-        self.assertEqual(done.returncode, 0, said)
-        self.assertEqual(self.outcomes(said), {step: 'PASS' for step in STEPS}, said)
+        output = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 0, output)
+        self.assertEqual(self.outcomes(output), {step: 'PASS' for step in STEPS}, output)
         self.nothing_is_left()
-        return said
+        return output
 
     def test_every_step_passes_despite_a_control_plane_kill(self):
         chaos = self.varda.dir / 'chaos.sh'
@@ -81,8 +81,8 @@ class Cluster(unittest.TestCase):
         run = subprocess.Popen(self.command('--skip', 'cloud', kubectl=newest_kubectl() or m.KUBECTL), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         m.wait_until('a model', lambda: self.varda.get('inferencemodels', '-A')['items'])
         run.send_signal(signal.SIGINT)
-        said, _ = run.communicate(timeout=m.seconds(600))
-        self.assertEqual(run.returncode, 130, said)
+        output, _ = run.communicate(timeout=m.seconds(600))
+        self.assertEqual(run.returncode, 130, output)
         self.nothing_is_left()
 
     def test_failed_step_is_reported_and_cleaned_up(self):
@@ -110,15 +110,15 @@ class FileServer(unittest.TestCase):
                                       stderr=subprocess.DEVNULL, text=True)
             try:
                 address = re.search(r'http://([^/]+)/', server.stdout.readline()).group(1)
-                ask = http.client.HTTPConnection(address, timeout=m.seconds(60))
+                connection = http.client.HTTPConnection(address, timeout=m.seconds(60))
                 answers = {}
                 for path, headers in (('/a.tar.gz', {}), ('/a.tar.gz', {'Range': 'bytes=1048570-'}), ('/out', {}), ('/', {})):
-                    ask.request('GET', path, headers=headers)
-                    answer = ask.getresponse()
+                    connection.request('GET', path, headers=headers)
+                    answer = connection.getresponse()
                     answers[path, len(headers)] = (answer.status, len(answer.read()))
                 self.assertEqual(answers, {('/a.tar.gz', 0): (200, 1 << 20), ('/a.tar.gz', 1): (206, 6), ('/out', 0): (404, answers['/out', 0][1]),
                                            ('/', 0): (404, answers['/', 0][1])})
-                ask.close()
+                connection.close()
                 server.send_signal(signal.SIGTERM)
                 self.assertEqual(server.wait(60), 0)
             finally:

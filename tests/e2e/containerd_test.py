@@ -121,10 +121,10 @@ class Containerd(unittest.TestCase):
                     {'name': 'host', 'hostPath': {'path': str(host), 'type': 'Directory'}}, {'name': 'scratch', 'emptyDir': {}}])
         self.ready('full')
         status = self.status('full')
-        said = m.wait_until('the log', lambda: [x for x in [self.varda.kubectl('logs', 'full')] if 'at ' in x])[0].splitlines()
-        self.assertEqual(said, ['hello from the pod fast xyzzy from the host', '1234', '2345', 'read-only root', 'read-only mount', 'kept',
+        lines = m.wait_until('the log', lambda: [x for x in [self.varda.kubectl('logs', 'full')] if 'at ' in x])[0].splitlines()
+        self.assertEqual(lines, ['hello from the pod fast xyzzy from the host', '1234', '2345', 'read-only root', 'read-only mount', 'kept',
                                 'CapEff: 0000000000000000', 'NoNewPrivs: 1', 'at ' + status['podIP']])
-        self.assertEqual(self.varda.varda('logs', 'full', '--tail', '1').strip(), said[-1])
+        self.assertEqual(self.varda.varda('logs', 'full', '--tail', '1').strip(), lines[-1])
         spec = json.loads(self.containerd.ctr('containers', 'info', self.container_id('full')).stdout)['Spec']['linux']
         self.assertEqual(spec['resources']['memory']['limit'], 64 << 20)
         cpu = spec['resources']['cpu']

@@ -66,9 +66,9 @@ class CrashingLoad(unittest.TestCase):
         load = m.Load(url, 'a', [[1]], clients=2)
         try:
             self.apply(entries, '2')
-            told = self.reason('LoadCrashed')
-            self.assertIn('SIGSEGV', told['message'])
-            self.assertIn('echo: crashes as requested', told['message'])
+            condition = self.reason('LoadCrashed')
+            self.assertIn('SIGSEGV', condition['message'])
+            self.assertIn('echo: crashes as requested', condition['message'])
             self.assertEqual(self.varda.ready('a')['status']['servingVersion'], '1')
             # No server restarted, not even between two requests.
             self.assertEqual(self.server(), before)

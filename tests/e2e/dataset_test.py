@@ -13,7 +13,7 @@ def dataset(name, path, form, node='edge0', **more):
             'spec': {'dataUrl': str(path), 'format': form, 'nodeName': node, **more}}
 
 
-def gone(pid):
+def has_ended(pid):
     return not os.path.exists('/proc/%d' % pid) or 'Z' in pathlib.Path('/proc/%d/stat' % pid).read_text().rsplit(')', 1)[1]
 
 
@@ -145,11 +145,11 @@ class Datasets(Base):
         self.assertEqual(classes(self.counted('photos', 4)), {'birds': 1, 'cats': 2, 'dogs': 1})
 
         # A deleted Dataset is no longer watched and leaves no trace on the node.
-        kept = self.varda.dir / 'nodes/edge0/data/datasets'
-        m.wait_until('five records', lambda: len(list(kept.iterdir())) == 5)
+        records = self.varda.dir / 'nodes/edge0/data/datasets'
+        m.wait_until('five records', lambda: len(list(records.iterdir())) == 5)
         self.varda.kubectl('delete', 'dataset.edgeai.io', '--all')
         m.wait_until('no report', lambda: not self.get('edgenode', 'edge0')['status'].get('datasets'))
-        m.wait_until('no record', lambda: not list(kept.iterdir()))
+        m.wait_until('no record', lambda: not list(records.iterdir()))
 
     def test_count_follows_growth_rotation_and_replacement(self):
         log = self.data / 'log.txt'
@@ -165,7 +165,7 @@ class Datasets(Base):
                     seen.append((self.status('log')['numberOfSamples'], i + 1))
         grown = self.counted('log', 3000)
         self.assertEqual(seen, sorted(seen))  # the count never decreases
-        self.assertTrue(all(told <= written for told, written in seen), seen)
+        self.assertTrue(all(reported <= written for reported, written in seen), seen)
         self.assertNotEqual(grown['fingerprint'], first['fingerprint'])
         os.rename(log, self.data / 'log.txt.1')
         log.write_text('new\n')
@@ -276,7 +276,7 @@ class CutOff(Base):
         os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
-        m.wait_until('the end of %d' % pid, lambda: gone(pid))
+        m.wait_until('the end of %d' % pid, lambda: has_ended(pid))
 
     def start_again(self, command):
         """Starts an agent like a node's init after a reboot. The agent is started again if a dying

@@ -23,12 +23,12 @@ class Doctor(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def test_doctor_accepts_varda_up_and_reports_a_missing_gateway(self):
-        code, said = self.doctor('-o', 'json')  # `varda up` has just reported ready
-        self.assertEqual((code, json.loads(said)['problems']), (0, 0), said)
-        code, said = self.doctor('--gateway', 'https://127.0.0.1:1')
+        code, output = self.doctor('-o', 'json')  # `varda up` has just reported ready
+        self.assertEqual((code, json.loads(output)['problems']), (0, 0), output)
+        code, output = self.doctor('--gateway', 'https://127.0.0.1:1')
         self.assertEqual(code, 1)
-        self.assertIn('BAD   gateway https://127.0.0.1:1', said)
-        self.assertIn('1 problem found', said)
+        self.assertIn('BAD   gateway https://127.0.0.1:1', output)
+        self.assertIn('1 problem found', output)
         self.assertEqual(self.doctor('-o', 'yaml')[0], 2)
 
     def test_every_validation_case_matches_the_tables(self):

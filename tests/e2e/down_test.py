@@ -27,16 +27,16 @@ class Down(unittest.TestCase):
     def in_a_terminal(self, varda, *before):
         """Returns the test's end of a terminal, and `varda up` as the session leader of that
         terminal."""
-        ours, theirs = pty.openpty()
+        controller, terminal = pty.openpty()
         command = [*before, m.VARDA, 'up', '--data-dir', str(varda.dir), '--listen', '127.0.0.1:0', '--node', 'edge0=edge']
         # A child inherits an ignored SIGHUP, and the tests may run under nohup.
-        up = subprocess.Popen(['setsid', '--ctty', *command], stdin=theirs, stdout=theirs, stderr=theirs,
+        up = subprocess.Popen(['setsid', '--ctty', *command], stdin=terminal, stdout=terminal, stderr=terminal,
                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
-        os.close(theirs)
-        heard = b''
-        while b'varda is ready' not in heard:
-            heard += os.read(ours, 4096)
-        return ours, up
+        os.close(terminal)
+        output = b''
+        while b'varda is ready' not in output:
+            output += os.read(controller, 4096)
+        return controller, up
 
     def test_closed_terminal_ends_up_and_its_processes(self):
         with m.Machine() as varda:

@@ -158,17 +158,17 @@ class Enrolment(unittest.TestCase):
         (identity / 'cert.pem').write_text(answer['certificate'])
         shutil.copy(self.work / 'evil.key', identity / 'key.pem')
 
-        def ask(path, body=None, method='POST'):
+        def request(path, body=None, method='POST'):
             return self.post(path, json.dumps(body) if body else None, identity, method)
 
         def node(labels):
             return {'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': 'evil', 'labels': labels}}
         edge_node = {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'EdgeNode', 'metadata': {'name': 'evil'}, 'spec': {}}
-        self.assertEqual(ask('/apis/edgeai.io/v1alpha1/edgenodes', edge_node)[0], 201)
-        status, answer = ask('/api/v1/nodes', node({'edgeai.io/layer': 'cloud'}))
+        self.assertEqual(request('/apis/edgeai.io/v1alpha1/edgenodes', edge_node)[0], 201)
+        status, answer = request('/api/v1/nodes', node({'edgeai.io/layer': 'cloud'}))
         self.assertEqual(status, 403)
         self.assertIn('admitted to the layer edge', answer['message'])
-        self.assertEqual(ask('/api/v1/nodes', node({}))[0], 201)
+        self.assertEqual(request('/api/v1/nodes', node({}))[0], 201)
 
         # The node is as ready as any other. Its identity reads fewer pods than any other.
         context = ssl.create_default_context(cafile=str(self.varda.dir / 'pki/ca.crt'))
@@ -198,10 +198,10 @@ class Enrolment(unittest.TestCase):
         pod = {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'lured'}, 'spec': dict(deployment['spec']['template']['spec'], nodeName='evil')}
         self.varda.kubectl('apply', '-f', '-', input=json.dumps(pod))
         path = '/api/v1/namespaces/default/secrets/files'
-        status, answer = m.wait_until('the gateway knows of the pod', lambda: [a for a in [ask(path, method='GET')] if 'edge-secrets' in a[1]['message']])[0]
+        status, answer = m.wait_until('the gateway knows of the pod', lambda: [a for a in [request(path, method='GET')] if 'edge-secrets' in a[1]['message']])[0]
         self.assertEqual(status, 403, answer)
         self.varda.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow')
-        self.assertEqual(ask(path, method='GET')[0], 200)
+        self.assertEqual(request(path, method='GET')[0], 200)
 
     def test_agent_killed_during_enrolment_joins_with_the_same_token(self):
         path, _ = self.token('line8')

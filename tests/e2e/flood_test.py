@@ -41,7 +41,7 @@ class Flood(unittest.TestCase):
         self.assertLess(memory(pid) - before, limit)
         return out
 
-    def silent(self, address, count, tls=None):
+    def open_idle(self, address, count, tls=None):
         """Opens `count` connections that send nothing. The list is shorter where the server closes
         some at once."""
         out = []
@@ -97,10 +97,10 @@ class ModelServer(Flood):
             '--bodies-bytes-max', 64 * MIB, '--connections-max', 200)
         cls.addClassCleanup(cls.process.wait)
         cls.addClassCleanup(cls.process.kill)
-        m.wait_until('the model server is ready', lambda: cls.ask('GET', '/v2/health/ready')[0] == 200)
+        m.wait_until('the model server is ready', lambda: cls.request('GET', '/v2/health/ready')[0] == 200)
 
     @classmethod
-    def ask(cls, method, path, body=None, headers=None):
+    def request(cls, method, path, body=None, headers=None):
         client = http.client.HTTPConnection(cls.address, timeout=m.seconds(60))
         try:
             client.request(method, path, body, headers or {})
@@ -110,7 +110,7 @@ class ModelServer(Flood):
             client.close()
 
     def infer(self, **request):
-        return self.ask('POST', '/v2/models/digits/infer', json.dumps(request))
+        return self.request('POST', '/v2/models/digits/infer', json.dumps(request))
 
     def test_zero_dimensions_allocate_no_memory(self):
         for shape in ([0, 150000000], [150000000, 0], [0, 60000, 60000], [0, 2000, 1000, 1000]):
@@ -132,7 +132,7 @@ class ModelServer(Flood):
                         one.sendall(bytes(MIB))
                 except OSError:
                     pass
-            self.assertEqual(self.ask('GET', '/v2/models/digits')[0], 200)
+            self.assertEqual(self.request('GET', '/v2/models/digits')[0], 200)
             self.assertEqual(self.infer(inputs=[{'name': 'images', 'shape': [1, 8, 8], 'datatype': 'FP32', 'data': [0] * 64}])[0], 200)
         self.grows_by_less_than(160 * MIB, self.process.pid, attack)
 
@@ -165,7 +165,7 @@ class ModelServer(Flood):
     def test_large_json_arrays_use_little_memory(self):
         zeros = '[' + '0,' * (8 * MIB) + '0]'
         try:
-            status = self.ask('POST', '/v2/repository/index', zeros)[0]
+            status = self.request('POST', '/v2/repository/index', zeros)[0]
         except OSError:
             status = 413  # the server closed the connection before the end
         self.assertEqual(status, 413)
@@ -173,17 +173,17 @@ class ModelServer(Flood):
         for body in ('{"parameters":{"a":%s},"inputs":[%s]}' % (zeros, tensor % ''),
                      '{"inputs":[%s]}' % (tensor % (',"parameters":{"a":%s}' % zeros)),
                      '{"more":%s,"inputs":[%s]}' % (zeros, tensor % '')):
-            self.grows_by_less_than(160 * MIB, self.process.pid, lambda: self.ask('POST', '/v2/models/digits/infer', body))
+            self.grows_by_less_than(160 * MIB, self.process.pid, lambda: self.request('POST', '/v2/models/digits/infer', body))
 
     def test_silent_connections_are_evicted(self):
         host, port = self.address.split(':')
-        self.silent((host, int(port)), 500)
+        self.open_idle((host, int(port)), 500)
         for _ in range(3):
             self.assertEqual(m.wait_until('an answer', lambda: self.tried('/v2/health/live')), 200)
 
     def tried(self, path):
         try:
-            return self.ask('GET', path)[0]
+            return self.request('GET', path)[0]
         except (OSError, http.client.HTTPException):
             return None
 

@@ -93,9 +93,9 @@ class ForeignServer(unittest.TestCase):
             m.wait_until('3 answers', lambda: client.last == ['three'])
 
             self.target('faces', 'bad')
-            told = m.wait_until('the failure', lambda: [c for c in [self.varda.condition('faces', 'TargetVersionReady')]
+            condition = m.wait_until('the failure', lambda: [c for c in [self.varda.condition('faces', 'TargetVersionReady')]
                                                         if c['status'] == 'False' and c['reason'] == 'LoadFailed'])[0]
-            self.assertIn('meta graph', told['message'])
+            self.assertIn('meta graph', condition['message'])
             self.assertEqual(self.varda.condition('faces', 'Ready')['status'], 'True')
             self.assertEqual(self.varda.model('faces')['status']['servingVersion'], '3')
 

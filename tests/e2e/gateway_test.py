@@ -91,7 +91,7 @@ class Gateway(unittest.TestCase):
                     answer += piece
             return answer
 
-    def ask(self, node, method, path, body=None):
+    def request(self, node, method, path, body=None):
         """Sends a request with the node's certificate, without the agent."""
         connection = http.client.HTTPSConnection('127.0.0.1', self.port, timeout=m.seconds(60), context=self.context(node))
         connection.request(method, path, body=body, headers={'Content-Type': 'application/merge-patch+json'})
@@ -117,21 +117,21 @@ class Gateway(unittest.TestCase):
         # The node's certificate in other hands: objects of other nodes are forbidden.
         for method, path in (('GET', '/apis/edgeai.io/v1alpha1/edgenodes/cloud'), ('GET', '/apis/edgeai.io/v1alpha1/edgenodes'), ('GET', '/api/v1/secrets'),
                              ('PATCH', '/api/v1/nodes/cloud/status'), ('GET', '/api/v1/namespaces/varda-system/secrets/varda-gateway-ca')):
-            status, text = self.ask('line7', method, path, '{"status":{}}' if method == 'PATCH' else None)
+            status, text = self.request('line7', method, path, '{"status":{}}' if method == 'PATCH' else None)
             self.assertEqual(status, 403, path + ' ' + text)
             self.assertIn('is forbidden: User "system:node:line7" cannot', json.loads(text)['message'])
         huge = json.dumps({'status': {'agentVersion': 'x' * (1 << 20)}})
-        status, text = self.ask('line7', 'PATCH', '/apis/edgeai.io/v1alpha1/edgenodes/line7/status', huge)
+        status, text = self.request('line7', 'PATCH', '/apis/edgeai.io/v1alpha1/edgenodes/line7/status', huge)
         self.assertEqual((status, json.loads(text)['reason']), (413, 'RequestEntityTooLarge'))
 
         # Requests that two parsers could read differently, that are too large, or that are
         # malformed. Each gets one refusal, and the connection ends.
-        mine = b'GET /apis/edgeai.io/v1alpha1/edgenodes/line7 HTTP/1.1\r\nHost: a\r\n'
-        for bad, status in ((mine + b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n' + mine + b'\r\n', b'400'),
-                            (mine + b'Content-Length: 0\r\nContent-Length: 50\r\n\r\n' + mine + b'\r\n', b'400'),
-                            (mine + b'Transfer-Encoding: chunked, identity\r\n\r\n' + mine + b'\r\n', b'501'),
-                            (mine + b'Host: b\r\n\r\n', b'400'),
-                            (mine + b'X: ' + b'x' * 40000 + b'\r\n\r\n', b'431'),
+        own = b'GET /apis/edgeai.io/v1alpha1/edgenodes/line7 HTTP/1.1\r\nHost: a\r\n'
+        for bad, status in ((own + b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n' + own + b'\r\n', b'400'),
+                            (own + b'Content-Length: 0\r\nContent-Length: 50\r\n\r\n' + own + b'\r\n', b'400'),
+                            (own + b'Transfer-Encoding: chunked, identity\r\n\r\n' + own + b'\r\n', b'501'),
+                            (own + b'Host: b\r\n\r\n', b'400'),
+                            (own + b'X: ' + b'x' * 40000 + b'\r\n\r\n', b'431'),
                             (b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', b'505')):
             answer = self.say('line7', bad)
             self.assertTrue(answer.startswith(b'HTTP/1.1 ' + status), (bad[:200], answer))

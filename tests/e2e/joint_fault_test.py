@@ -62,7 +62,7 @@ class Pair:
     def counters(self):
         """The current counters. Fails if a counter decreased."""
         now = self.statistics()['counters']
-        self.test.assertEqual(j.gone_back(self.seen, now), [])
+        self.test.assertEqual(j.decreased(self.seen, now), [])
         self.seen = now
         return now
 

@@ -23,7 +23,7 @@ class Kills(unittest.TestCase):
             url = j.ready(self.varda, 'digits')['url']
             self.client = j.Client(url, 'digits', self.images)
             self.client.prepare()
-            self.seen, self.gone_back = 0, []
+            self.seen, self.decreased = 0, []
             self.whole('the service asks the cloud')
 
             load = m.Load(url, 'digits', self.images, kind=j.Client)
@@ -59,13 +59,13 @@ class Kills(unittest.TestCase):
             m.wait_until('an answer', self.client.one)
             self.whole('the edge server is back')
             m.wait_until('what came after is counted on top', lambda: self.counted() > sent)
-        self.assertEqual(self.gone_back, [])
+        self.assertEqual(self.decreased, [])
 
     def counted(self):
         number = self.varda.get('jointinferenceservice', 'digits')['status']['inferenceNumber']
         if number < self.seen:
             # checked at the end: wait_until() retries after a failure
-            self.gone_back.append((self.seen, number))
+            self.decreased.append((self.seen, number))
         self.seen = number
         return number
 

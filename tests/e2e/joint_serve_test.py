@@ -75,14 +75,14 @@ class FaultyServer:
         try:
             upper.request(method, path, body=body, headers={k: headers[k] for k in ('Content-Type', 'Inference-Header-Content-Length') if k in headers})
             r = upper.getresponse()
-            status, answer, kept = r.status, r.read(), {k: v for k, v in r.getheaders() if k in ('Content-Type', 'Inference-Header-Content-Length')}
+            status, answer, headers = r.status, r.read(), {k: v for k, v in r.getheaders() if k in ('Content-Type', 'Inference-Header-Content-Length')}
         finally:
             upper.close()
         if fault == '500':
-            status, answer, kept = 500, b'{"error": "out of luck"}', {}
+            status, answer, headers = 500, b'{"error": "out of luck"}', {}
         elif fault == 'html':
-            status, answer, kept = 200, b'<html>Please accept our terms.</html>', {'Content-Type': 'text/html'}
-        head = 'HTTP/1.1 %d X\r\n%sContent-Length: %d\r\n\r\n' % (status, ''.join('%s: %s\r\n' % kv for kv in kept.items()), len(answer))
+            status, answer, headers = 200, b'<html>Please accept our terms.</html>', {'Content-Type': 'text/html'}
+        head = 'HTTP/1.1 %d X\r\n%sContent-Length: %d\r\n\r\n' % (status, ''.join('%s: %s\r\n' % kv for kv in headers.items()), len(answer))
         data = head.encode() + answer
         if fault == 'late':
             self.stopping.wait(3)
@@ -115,7 +115,7 @@ class BinaryClient(j.Client):
                 {'name': first['name'], 'shape': [1] + first['shape'][1:], 'datatype': 'FP32', 'parameters': {'binary_data_size': len(pixels)}}]}).encode()
             self.bodies.append((head, pixels))
 
-    def ask(self):
+    def request(self):
         head, pixels = self.bodies[self.at % len(self.bodies)]
         with contextlib.closing(http.client.HTTPConnection(self.address, timeout=m.REQUEST_SECONDS)) as c:
             c.request('POST', '/v2/models/%s/infer' % self.model, body=head + pixels,
@@ -163,7 +163,7 @@ class JointServe(unittest.TestCase):
         self.addCleanup(client.close)
         return client
 
-    def told(self):
+    def tier_status(self):
         return j.statistics(self.edge.url, 'digits')
 
     def test_two_servers_are_one_model_with_the_expected_accuracy(self):
@@ -171,7 +171,7 @@ class JointServe(unittest.TestCase):
         self.assertEqual(j.hard_and_right(self.client().all_once(), LABELS), j.expected('CrossEntropy', 0.5))
         self.assertEqual(j.hard_and_right(self.client(BinaryClient).all_once(), LABELS), j.expected('CrossEntropy', 0.5), 'tensors in binary')
         hard = j.expected('CrossEntropy', 0.5)[0]
-        counters = self.told()['counters']
+        counters = self.tier_status()['counters']
         self.assertEqual((counters['inferences'], counters['hard'], counters['answered']['cloud']), (2 * len(IMAGES), 2 * hard, 2 * hard))
         self.edge.write('joint.json', self.joint_file(self.cloud.url, 'CrossEntropy', 0.7))
         client = self.client()
@@ -233,13 +233,13 @@ class JointServe(unittest.TestCase):
         self.addCleanup(load.stop)
         j.wait_for_tier(load, 'cloud')
         self.cloud.kill()
-        m.wait_until('the edge knows', lambda: self.told().get('degraded', {}).get('reason') == 'BreakerOpen')
+        m.wait_until('the edge knows', lambda: self.tier_status().get('degraded', {}).get('reason') == 'BreakerOpen')
         j.wait_for_tier(load, 'edge')
         self.assertEqual(j.http_status(self.edge.url, '/v2/models/digits/ready'), 200)
         self.cloud.start()
         link.target = self.cloud.port
         j.wait_for_tier(load, 'cloud')
-        m.wait_until('no longer degraded', lambda: 'degraded' not in self.told())
+        m.wait_until('no longer degraded', lambda: 'degraded' not in self.tier_status())
         samples = load.stop()
         self.assertEqual(m.failures(samples), [])
         self.assertTrue(any(a.fallback for a in j.answers(samples)))
@@ -249,9 +249,9 @@ class JointServe(unittest.TestCase):
         shutil.copytree(m.DIGITS / 'models/4', self.edge.model / '4')
         load = m.Load(self.edge.url, 'digits', IMAGES, clients=3, kind=j.Client)
         self.addCleanup(load.stop)
-        told = lambda tier, fallback: lambda a: a.tier == tier and a.fallback == fallback  # noqa: E731
-        changes = [(j.joint_file(self.cloud.url, 'CloudOnly'), told('cloud', None)), (j.joint_file('', 'CloudOnly'), told('edge', 'cloud: NoAddress')),
-                   (j.joint_file(self.cloud.url, 'EdgeOnly'), told('edge', None)), (j.joint_file(self.cloud.url, 'Random'), told('cloud', None))]
+        answered_by = lambda tier, fallback: lambda a: a.tier == tier and a.fallback == fallback  # noqa: E731
+        changes = [(j.joint_file(self.cloud.url, 'CloudOnly'), answered_by('cloud', None)), (j.joint_file('', 'CloudOnly'), answered_by('edge', 'cloud: NoAddress')),
+                   (j.joint_file(self.cloud.url, 'EdgeOnly'), answered_by('edge', None)), (j.joint_file(self.cloud.url, 'Random'), answered_by('cloud', None))]
         for round in range(8):
             version = '14'[round % 2]
             self.edge.write('target', version + '\n')
@@ -261,14 +261,14 @@ class JointServe(unittest.TestCase):
             m.wait_until('round %d' % round, lambda: any(wanted(a) and a.version == (version if a.tier == 'edge' else '1')
                                                            for a in j.answers(load.samples(since=since))))
         self.edge.write('joint.json', '{"version": 1}')
-        m.wait_until('the problem is reported', lambda: self.told().get('problem'))
+        m.wait_until('the problem is reported', lambda: self.tier_status().get('problem'))
         self.assertEqual(m.failures(load.stop()), [])
 
     def test_mismatched_policy_is_reported_in_the_index(self):
         self.joined(self.cloud.url, 'EdgeOnly')
         self.edge.write('joint.json', json.dumps(dict(json.loads(j.joint_file(self.cloud.url, 'EdgeOnly')), tiers=[
             {'name': 'edge', 'policy': {'name': 'IBT', 'parameters': {}}}, {'name': 'cloud', 'url': self.cloud.url, 'model': 'digits-big'}])))
-        problem = m.wait_until('the problem is reported', lambda: self.told().get('problem'))
+        problem = m.wait_until('the problem is reported', lambda: self.tier_status().get('problem'))
         self.assertEqual(problem['reason'], 'PolicyMismatch')
         shutil.copytree(m.DIGITS / 'models/4', self.edge.model / '4')
         index = m.wait_until('the new version is refused', lambda: [
@@ -284,11 +284,11 @@ class JointServe(unittest.TestCase):
         m.wait_until('the cloud answers', lambda: all(a.tier == 'cloud' for a in j.answers(client.all_once())))
         proxy.fault = 'mute'
         hits = proxy.hits
-        asking = threading.Thread(target=client.one)
-        asking.start()
+        caller = threading.Thread(target=client.one)
+        caller.start()
         m.wait_until('the cloud is asked', lambda: proxy.hits > hits)
         self.edge.process.send_signal(signal.SIGTERM)
-        asking.join()
+        caller.join()
         self.assertEqual(self.edge.process.wait(timeout=m.seconds(60)), 0)
         answer = j.answers(client.samples)[-1]
         self.assertEqual((answer.tier, answer.fallback), ('edge', 'cloud: Failed'), client.samples[-1])
@@ -301,8 +301,8 @@ class JointServe(unittest.TestCase):
         client = self.client(images=IMAGES[:1])
         m.wait_until('the cloud answers', lambda: all(a.tier == 'cloud' for a in j.answers(client.all_once())))
         proxy.fault = 'mute'
-        errors = lambda: self.told()['counters']['errors'].get('cloud')  # noqa: E731
-        for gone in (2, 4, 6):
+        errors = lambda: self.tier_status()['counters']['errors'].get('cloud')  # noqa: E731
+        for cancelled in (2, 4, 6):
             hits = proxy.hits
             sockets = [self.begun(client.bodies[0]) for _ in range(2)]
             m.wait_until('both are on their way up', lambda: proxy.hits == hits + 2)
@@ -313,12 +313,12 @@ class JointServe(unittest.TestCase):
             sockets[1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
             sockets[1].close()
             # The deadline of these requests is a minute away, and would count as a Timeout.
-            m.wait_until('both are given up', lambda: errors() == {'ClientGone': gone})
+            m.wait_until('both are given up', lambda: errors() == {'ClientGone': cancelled})
         proxy.fault = 'none'
         self.assertTrue(client.one(), client.samples[-1])
         self.assertEqual(j.answers(client.samples)[-1].tier, 'cloud')
-        told = self.told()
-        self.assertEqual((told['tiers'][1]['state'], told.get('degraded')), ('Ready', None), 'no fault of the cloud')
+        tier_status = self.tier_status()
+        self.assertEqual((tier_status['tiers'][1]['state'], tier_status.get('degraded')), ('Ready', None), 'no fault of the cloud')
         self.assertEqual(m.failures(client.samples), [])
 
     def begun(self, body):
@@ -329,9 +329,9 @@ class JointServe(unittest.TestCase):
 
     def test_degraded_state_needs_no_request_and_the_server_drains(self):
         self.joined(self.cloud.url, 'CloudOnly')
-        m.wait_until('the cloud is known', lambda: self.told()['tiers'][1]['state'] == 'Ready')
+        m.wait_until('the cloud is known', lambda: self.tier_status()['tiers'][1]['state'] == 'Ready')
         self.cloud.kill()
-        m.wait_until('the edge knows', lambda: 'degraded' in self.told(), every=0.5)
+        m.wait_until('the edge knows', lambda: 'degraded' in self.tier_status(), every=0.5)
         self.edge.process.send_signal(signal.SIGTERM)
         self.assertEqual(self.edge.process.wait(timeout=m.seconds(60)), 0)
 

@@ -85,7 +85,7 @@ REFUSED = [  # a spec, then the field and the message of each problem
     (tiers(tier('a', layer='edge'), tier('a', layer='cloud')), [('spec.tiers[1]', 'Duplicate value')]),
     (tiers(tier('a', layer='cloud'), tier('b', layer='edge')), [('spec.tiers[1].layer', 'from the device to the edge to the cloud')]),
     (tiers(tier('a', layer='edge'), tier('b', layer='cloud', policy={'name': 'Random'})),
-     [('spec.tiers[1].policy', 'Forbidden: the last tier has no policy')]),
+     [('spec.tiers[1].policy', 'Forbidden: the last tier must not have a policy')]),
 ]
 
 
@@ -109,11 +109,11 @@ class Specs(unittest.TestCase):
             with self.subTest(wrong=wrong):
                 done = self.apply(written, check=False)
                 self.assertNotEqual(done.returncode, 0)
-                for field, said in wrong:
+                for field, expected in wrong:
                     # kubectl prints "* spec.a: Invalid value ..." in a list, and "...: spec.a:
                     # Invalid value ..." for a single problem.
-                    line = next((x for x in done.stderr.splitlines() if field + ': ' in x and said in x), None)
-                    self.assertIsNotNone(line, '%s: %s\n%s' % (field, said, done.stderr))
+                    line = next((x for x in done.stderr.splitlines() if field + ': ' in x and expected in x), None)
+                    self.assertIsNotNone(line, '%s: %s\n%s' % (field, expected, done.stderr))
         self.assertEqual(self.varda.get('jis')['items'], [])
 
     def test_invalid_change_is_refused_and_the_old_spec_stays(self):
@@ -123,17 +123,17 @@ class Specs(unittest.TestCase):
         done = self.varda.kubectl('patch', 'jis', 'digits', '--type=merge', '-p', json.dumps(patch), check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn('Invalid value: "8": must be a number from 0 to 1', done.stderr)
-        kept = self.varda.get('jis', 'digits')['spec']['edgeWorker']['hardExampleMining']
-        self.assertEqual(kept['parameters'], [{'key': 'threshold_cross_entropy', 'value': '0.8'}])
+        stored = self.varda.get('jis', 'digits')['spec']['edgeWorker']['hardExampleMining']
+        self.assertEqual(stored['parameters'], [{'key': 'threshold_cross_entropy', 'value': '0.8'}])
         patch['spec']['edgeWorker']['hardExampleMining']['parameters'][0]['value'] = '0.6'
         self.varda.kubectl('patch', 'jis', 'digits', '--type=merge', '-p', json.dumps(patch))
 
     def test_both_spellings_of_a_worker_are_accepted_and_kept(self):
         self.addCleanup(self.varda.kubectl, 'delete', 'jis', '--all')
-        for name, kept in {'worker_spec': ('example', 'workerSpec'), 'template': ('helmets', 'template'), 'models': ('digits', None)}.items():
+        for name, stored in {'worker_spec': ('example', 'workerSpec'), 'template': ('helmets', 'template'), 'models': ('digits', None)}.items():
             self.varda.kubectl('apply', '-f', str(EXAMPLES / (name + '.yaml')))
-            edge = self.varda.get('jis', kept[0])['spec']['edgeWorker']
-            self.assertEqual([x for x in ('workerSpec', 'template') if x in edge], [kept[1]] if kept[1] else [])
+            edge = self.varda.get('jis', stored[0])['spec']['edgeWorker']
+            self.assertEqual([x for x in ('workerSpec', 'template') if x in edge], [stored[1]] if stored[1] else [])
         pod = self.varda.get('jis', 'example')['spec']['edgeWorker']['workerSpec']
         self.assertEqual(pod['containers'][0]['resources'], {'requests': {'memory': '64Mi', 'cpu': '100m'}, 'limits': {'memory': '512Mi'}})
         self.assertEqual(pod['volumes'], [{'name': 'localvideo', 'emptyDir': {}}])
@@ -159,11 +159,11 @@ class Specs(unittest.TestCase):
             if (major, minor) < (1, 27):  # older versions use OpenAPI v2, which lacks our kinds
                 continue
             with self.subTest(kubectl='%d.%d' % (major, minor)):
-                for field, said in {'jis.spec.edgeWorker.hardExampleMining.name': 'CrossEntropy: hard if 1 +',
+                for field, expected in {'jis.spec.edgeWorker.hardExampleMining.name': 'CrossEntropy: hard if 1 +',
                                     'jis.spec.edgeWorker.workerSpec.containers.env': 'Put numbers in quotes',
                                     'jis.spec.tiers': 'from the device to the cloud'}.items():
-                    told = self.varda.run([path, '--cache-dir', str(self.work / ('cache-%d' % minor)), 'explain', field])
-                    self.assertIn(said, ' '.join(told.split()))
+                    explanation = self.varda.run([path, '--cache-dir', str(self.work / ('cache-%d' % minor)), 'explain', field])
+                    self.assertIn(expected, ' '.join(explanation.split()))
 
 
 if __name__ == '__main__':

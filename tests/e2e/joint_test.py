@@ -64,13 +64,13 @@ class JointInference(unittest.TestCase):
         return {p['metadata']['name']: p['metadata']['uid'] for p in self.varda.pods('edgeai.io/job-kind=JointInferenceService')}
 
     def nothing_left(self, name='digits'):
-        def gone():
+        def all_deleted():
             for kind in ('pods', 'deployments', 'services', 'inferencemodels'):
                 if any(o['metadata']['name'].startswith(name + '-') for o in self.varda.get(kind)['items']):
                     return False
             nodes = self.varda.get('edgenodes')['items']
             return not any(x['key'].startswith('default/' + name) for n in nodes for kind in ('models', 'workers') for x in n['spec'].get(kind, []))
-        m.wait_until('nothing of %s left' % name, gone)
+        m.wait_until('nothing of %s left' % name, all_deleted)
 
     def metrics(self, name='digits'):
         """The service's metrics: {name without prefix: {frozenset of further labels: value}}."""
@@ -83,11 +83,11 @@ class JointInference(unittest.TestCase):
         true = {c['type'] for c in status['conditions'] if c['status'] == 'True'}
         out = {'ready': {frozenset(): float('Ready' in true)}, 'degraded': {frozenset(): float('Degraded' in true)},
                'inferences_total': {frozenset(): status['inferenceNumber']}, 'hard_examples_total': {frozenset(): status['hardExampleNumber']},
-               'sent_up_bytes_total': {frozenset(): status['bytesSentUp']},
+               'sent_bytes_total': {frozenset(): status['bytesSent']},
                'workers': {frozenset({('state', state)}): status[state] for state in ('active', 'failed')}}
         for tier in status['tiers']:
             key = frozenset({('tier', tier['name'])})
-            for metric, value in (('tier_ready', float(tier['ready'])), ('answered_total', tier['answered']), ('asked_total', tier['asked'])):
+            for metric, value in (('tier_ready', float(tier['ready'])), ('answered_total', tier['answered']), ('calls_total', tier['called'])):
                 out.setdefault(metric, {})[key] = value
             for percentile in ('p50', 'p99'):
                 if tier.get(percentile + 'Ms'):
@@ -144,10 +144,10 @@ class JointInference(unittest.TestCase):
         self.assertEqual(self.pod_uids(), pods)
 
         m.wait_until('metrics as the status', lambda: self.metrics() == self.metrics_of_status())
-        told = self.metrics()
-        self.assertEqual(told['inferences_total'], {frozenset(): sent})
-        self.assertGreater(sum(told['errors_total'].values()), 0)
-        self.assertEqual(set(told['latency_p99_seconds']), {frozenset({('tier', tier)}) for tier in ('edge', 'cloud')})
+        values = self.metrics()
+        self.assertEqual(values['inferences_total'], {frozenset(): sent})
+        self.assertGreater(sum(values['errors_total'].values()), 0)
+        self.assertEqual(set(values['latency_p99_seconds']), {frozenset({('tier', tier)}) for tier in ('edge', 'cloud')})
         prometheus.parse(m.DIRECT.open(status['url'] + '/metrics', timeout=m.seconds(60)).read().decode())
 
         self.varda.kubectl('delete', 'jis', 'digits')
@@ -186,27 +186,27 @@ class JointInference(unittest.TestCase):
         self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'bright'}, 'spec': spec})
         status = j.ready(self.varda, 'bright')
 
-        asked = []  # the answers
+        answers = []
 
-        def ask(level):
+        def request(level):
             with m.DIRECT.open(urllib.request.Request(status['url'] + '/infer', data=bytes([level] * 64)), timeout=m.seconds(60)) as response:
-                asked.append(json.loads(response.read()))
-            return asked[-1]
-        self.assertEqual(m.wait_until('an answer', lambda: ask(250))['tier'], 'edge')
-        self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(ask(130)))['label'], 'bright')
+                answers.append(json.loads(response.read()))
+            return answers[-1]
+        self.assertEqual(m.wait_until('an answer', lambda: request(250))['tier'], 'edge')
+        self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(request(130)))['label'], 'bright')
         m.wait_until('counts', lambda: self.service('bright')['status']['hardExampleNumber'] >= 1)
         self.assertGreater(self.service('bright')['status']['inferenceNumber'], self.service('bright')['status']['hardExampleNumber'])
         # The C++ worker replaces the Python worker. Its counts are added.
         with self.subTest('the worker in C++'):
             if not m.EDGE_WORKER.exists():
                 self.skipTest('%s is not built' % m.EDGE_WORKER)
-            counted = m.wait_until('both counted', lambda: (lambda s: s if s['inferenceNumber'] == len(asked) else None)(self.service('bright')['status']))
+            counted = m.wait_until('both counted', lambda: (lambda s: s if s['inferenceNumber'] == len(answers) else None)(self.service('bright')['status']))
             edge['image'] = 'edge-worker-cpp:1'
             self.patch('jis', 'bright', edgeWorker={'workerSpec': spec['edgeWorker']['workerSpec']})
             m.wait_until('the worker in C++', lambda: 'parameters' not in j.get(self.service('bright')['status']['url'], '/status'))
             status = j.ready(self.varda, 'bright')
-            self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(ask(130)))['label'], 'bright')
-            sums = m.wait_until('its counts', lambda: (lambda s: s if s['inferenceNumber'] == len(asked) else None)(self.service('bright')['status']))
+            self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(request(130)))['label'], 'bright')
+            sums = m.wait_until('its counts', lambda: (lambda s: s if s['inferenceNumber'] == len(answers) else None)(self.service('bright')['status']))
             self.assertGreater(sums['hardExampleNumber'], counted['hardExampleNumber'])
         # Varda's servers replace the workers.
         self.patch('jis', 'bright', edgeWorker={'workerSpec': None}, cloudWorker={'workerSpec': None})

@@ -113,8 +113,8 @@ class Kills(unittest.TestCase):
             writer.join(60)
             print('kills: %s, %d acknowledged writes' % (dict(kinds), len(writer.acknowledged)), file=sys.stderr)
             self.assertGreater(len(writer.acknowledged), KILLS)
-            there = {c['metadata']['name'] for c in varda.get('configmaps')['items']}
-            self.assertEqual(writer.acknowledged - there, set())
+            stored = {c['metadata']['name'] for c in varda.get('configmaps')['items']}
+            self.assertEqual(writer.acknowledged - stored, set())
             varda.kubectl('delete', 'inferencemodel', 'extra', '--ignore-not-found')
             for name in ('digits', 'web'):
                 url = varda.ready(name, target[name], timeout=300)['status']['url']

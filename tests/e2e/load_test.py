@@ -28,13 +28,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers['Content-Length']))
         self.server.released.wait()
-        self.answer(*self.server.says)
+        self.answer(*self.server.replies)
 
 
 class Loads(unittest.TestCase):
     def setUp(self):
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        self.server.says, self.server.released = (GOOD,), threading.Event()
+        self.server.replies, self.server.released = (GOOD,), threading.Event()
         self.server.handle_error = lambda *_: None  # a client that hung up is expected
         self.server.released.set()
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -50,26 +50,26 @@ class Loads(unittest.TestCase):
 
     def test_invalid_answers_are_failed_samples(self):
         wrong = {'no output of the name': {'outputs': []}, 'no outputs': {}, 'a list': [], 'no number': {'outputs': [{'name': 'probabilities', 'data': [None, 1]}]},
-                 'asked is a number': {**GOOD, 'parameters': {'asked': 3}}, 'no JSON': b'<html>', 'no UTF-8': b'"\xff"', 'nothing': b''}
+                 'called is a number': {**GOOD, 'parameters': {'called': 3}}, 'no JSON': b'<html>', 'no UTF-8': b'"\xff"', 'nothing': b''}
         client = j.Client(self.url, 'm', [[0, 1]])
         client.prepare()
         self.addCleanup(client.close)
-        for what, says in wrong.items():
+        for what, replies in wrong.items():
             with self.subTest(what):
-                self.server.says = (says,)
+                self.server.replies = (replies,)
                 self.assertFalse(client.one())
                 self.assertTrue(client.samples[-1][2])
-        self.server.says = GOOD, 500
+        self.server.replies = GOOD, 500
         self.assertFalse(client.one())
         self.assertIn('HTTP 500', client.samples[-1][2])
-        self.server.says = (GOOD,)
+        self.server.replies = (GOOD,)
         self.assertTrue(client.one(), client.samples[-1])
         self.assertEqual((len(m.failures(client.samples)), j.answers(client.samples)), (len(wrong) + 1, [j.Answer(0, 1, 'edge', False, [], None, '1')]))
 
     def test_wrong_answers_under_load_are_reported_at_its_end(self):
         load = self.load()
         m.wait_until('good ones', lambda: j.answers(load.samples()))
-        self.server.says = ({},)
+        self.server.replies = ({},)
         m.wait_until('each client has failed and gone on', lambda: all(len(m.failures(list(c.samples))) > 1 for c in load.clients))
         self.assertTrue(m.failures(load.stop()))
 
@@ -84,7 +84,7 @@ class Loads(unittest.TestCase):
 
     def test_hanging_request_fails_the_load(self):
         class Patient(j.Client):
-            def ask(self):
+            def request(self):
                 released.wait()
         released = threading.Event()
         self.addCleanup(released.set)

@@ -10,17 +10,17 @@ class Terminal:
     """A program on a terminal of 200 columns, and all its output."""
 
     def __init__(self, command, env):
-        self.ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('4H', 40, 200, 0, 0))
+        self.controller, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('4H', 40, 200, 0, 0))
         self.screen = ''
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env)
-        os.close(theirs)
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, env=env)
+        os.close(terminal)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
     def read(self):
         try:
-            while data := os.read(self.ours, 1 << 16):
+            while data := os.read(self.controller, 1 << 16):
                 self.screen += data.decode(errors='replace')
         except OSError:
             pass  # EIO: no process writes to the terminal any more
@@ -30,7 +30,7 @@ class Terminal:
             self.process.kill()
         self.process.wait()
         self.reader.join()
-        os.close(self.ours)
+        os.close(self.controller)
 
 
 class ModelLife(unittest.TestCase):
@@ -115,9 +115,9 @@ class ModelLife(unittest.TestCase):
         self.condition('b', 'TargetVersionReady', status='True')
         m.wait_until('the other archive answers', lambda: self.scores('b') == four)
         self.patch('b', manifest=self.manifest(('3', self.entries[1][1], 'e' * 64)))
-        told = self.condition('b', 'TargetVersionReady', status='False', reason='DigestMismatch')
-        self.assertIn('e' * 64, told['message'])
-        self.assertIn(self.entries[1][2], told['message'])
+        condition = self.condition('b', 'TargetVersionReady', status='False', reason='DigestMismatch')
+        self.assertIn('e' * 64, condition['message'])
+        self.assertIn(self.entries[1][2], condition['message'])
         self.condition('b', 'Ready', status='True')
         self.assertEqual(self.scores('b'), four)
 
@@ -179,15 +179,15 @@ class ModelLife(unittest.TestCase):
 
         # About half of the archive arrives before the release. Buffers on the way decide the exact
         # figure.
-        said = r'node edge0 is downloading version 3: \d+(\.\d)? [KM]iB of 2\.0 MiB from 127\.0\.0\.1:%d' % self.files.port
-        m.wait_until('figures of the download', lambda: re.fullmatch(said, self.condition('h', 'Ready', reason='Downloading')['message']))
+        pattern = r'node edge0 is downloading version 3: \d+(\.\d)? [KM]iB of 2\.0 MiB from 127\.0\.0\.1:%d' % self.files.port
+        m.wait_until('figures of the download', lambda: re.fullmatch(pattern, self.condition('h', 'Ready', reason='Downloading')['message']))
         for command in (self.varda.kubectl, self.varda.varda):
-            self.assertRegex(command('describe', 'inferencemodel', 'h'), said)
-            self.assertRegex(command('get', 'inferencemodels', '-o', 'wide'), said)
+            self.assertRegex(command('describe', 'inferencemodel', 'h'), pattern)
+            self.assertRegex(command('get', 'inferencemodels', '-o', 'wide'), pattern)
         version = self.reported('edge0', 'default/h')
         self.assertEqual((version['state'], version['bytesTotal']), ('Downloading', archive.stat().st_size))
         self.assertTrue(0 < version['bytesDone'] < version['bytesTotal'], version)
-        m.wait_until('figures on the terminal', lambda: re.search(said, waiting.screen))
+        m.wait_until('figures on the terminal', lambda: re.search(pattern, waiting.screen))
         released.set()
         self.varda.ready('h', '3')
         self.assertEqual(waiting.process.wait(m.seconds(180)), 0, waiting.screen)
@@ -203,9 +203,9 @@ class ModelLife(unittest.TestCase):
         self.apply('f', 'cloud', self.entries + [wrong], '3')
         self.varda.ready('f', '3')
         self.patch('f', targetVersion='5')
-        told = self.condition('f', 'TargetVersionReady', status='False', reason='DigestMismatch')
-        self.assertIn('c' * 64, told['message'])
-        self.assertIn(self.entries[0][2], told['message'])
+        condition = self.condition('f', 'TargetVersionReady', status='False', reason='DigestMismatch')
+        self.assertIn('c' * 64, condition['message'])
+        self.assertIn(self.entries[0][2], condition['message'])
         self.condition('f', 'Ready', status='True')
         self.patch('f', targetVersion='4')
         self.varda.ready('f', '4')

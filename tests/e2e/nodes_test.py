@@ -45,7 +45,7 @@ class Nodes(unittest.TestCase):
         self.varda.up()
         self.varda.down()
         store = self.varda.dir / 'store.db'
-        kept = store.read_bytes()
+        original = store.read_bytes()
         store.write_bytes(b'no database' * 1000)
         done = self.varda.run([m.VARDA, 'up', '--data-dir', self.varda.dir, '--listen', '127.0.0.1:0', '--detach'], check=False)
         self.assertNotEqual(done.returncode, 0)
@@ -53,13 +53,13 @@ class Nodes(unittest.TestCase):
         self.assertIn('move the file', done.stderr)
         self.assertEqual(store.read_bytes(), b'no database' * 1000)
         m.wait_until('the end of the program that reported it', lambda: not self.varda.processes())
-        newer = bytearray(kept)
+        newer = bytearray(original)
         newer[60:64] = (99).to_bytes(4, 'big')  # PRAGMA user_version, in the header of the file
         store.write_bytes(bytes(newer))
         done = self.varda.run([m.VARDA, 'up', '--data-dir', self.varda.dir, '--listen', '127.0.0.1:0', '--detach'], check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn('newer version', done.stderr)
-        store.write_bytes(kept)
+        store.write_bytes(original)
         self.varda.up()
 
 

@@ -255,8 +255,8 @@ class Resume(unittest.TestCase):
             varda.down()
             self.assertEqual(response.read(), b'')  # a cut connection would raise IncompleteRead
             connection.close()
-            _, told = follow.communicate(timeout=m.seconds(180))
-            self.assertEqual((follow.returncode, told), (0, b''))
+            _, errors = follow.communicate(timeout=m.seconds(180))
+            self.assertEqual((follow.returncode, errors), (0, b''))
 
 
 class Upgrade(unittest.TestCase):
@@ -295,12 +295,12 @@ class Upgrade(unittest.TestCase):
                 for name, number in ((store, 2), (store + '.format-1', 1)):
                     with contextlib.closing(sqlite3.connect(work / 'data' / name)) as db:
                         self.assertEqual(db.execute('PRAGMA user_version').fetchone()[0], number, name)
-            kept = (work / 'data/store.db.format-1').stat().st_ino
+            inode = (work / 'data/store.db.format-1').stat().st_ino
             varda.up()
             self.assertEqual(varda.get('configmap', 'kept')['data'], {'n': '3'})
             varda.down()
             # no migration step ran twice
-            self.assertEqual((work / 'data/store.db.format-1').stat().st_ino, kept)
+            self.assertEqual((work / 'data/store.db.format-1').stat().st_ino, inode)
 
             # Data of a later program is refused and stays unchanged.
             (work / 'data/version.json').write_text('{"format": 9, "needs": "3.1.0", "writtenBy": "3.2.0"}')
@@ -398,8 +398,8 @@ class Backup(unittest.TestCase):
             other.run([m.VARDA, 'up', '--data-dir', other.dir, '--listen', 'localhost:0', '--detach'])
             self.assertEqual(list(json.loads((other.dir / 'up.json').read_text())['nodes'][0].values()), ['edge0', 'edge'])
             api = Api(other.kubeconfig)
-            there = api('GET', MAPS)[1]
-            names = {c['metadata']['name'] for c in there['items']}
+            listed = api('GET', MAPS)[1]
+            names = {c['metadata']['name'] for c in listed['items']}
             self.assertEqual(set(before) - names, set())
             # The backup is one snapshot: it contains a prefix of each writer's sequence of writes.
             for thread in range(3):
@@ -408,15 +408,15 @@ class Backup(unittest.TestCase):
             # Restored versions are later than any version a client saw. A watch from an old version
             # must list again.
             self.assertEqual(api.token, token.token)
-            self.assertGreater(int(there['metadata']['resourceVersion']), last)
-            self.assertGreater(min(int(c['metadata']['resourceVersion']) for c in there['items']), last)
+            self.assertGreater(int(listed['metadata']['resourceVersion']), last)
+            self.assertGreater(min(int(c['metadata']['resourceVersion']) for c in listed['items']), last)
             watch = api('GET', MAPS + '?watch=1&resourceVersion=%d' % last)[1]
             self.assertEqual((watch['object']['code'], watch['object']['reason']), (410, 'Expired'))
             m.wait_until('its node', lambda: any(c['type'] == 'Ready' and c['status'] == 'True'
                                                  for c in other.get('node', 'edge0')['status'].get('conditions', [])))
             other.down()
             # This backup is of a stopped server. Its second restore again gives later versions.
-            last = int(there['metadata']['resourceVersion'])
+            last = int(listed['metadata']['resourceVersion'])
             other.varda('backup', out / 'stopped', '--data-dir', other.dir)
         with m.Machine(self.work / 'third') as third:
             third.varda('restore', out / 'stopped', '--data-dir', third.dir)

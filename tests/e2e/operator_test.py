@@ -51,19 +51,19 @@ class Process:
         whole = self.log.read_text().rpartition('\n')[0]
         return [json.loads(line) for line in whole.splitlines()]
 
-    def said(self, message):
+    def logged(self, message):
         return [line for line in self.lines() if line['message'] == message]
 
-    def ask(self, path):
+    def request(self, path):
         """(status, text) from the administration port. The log contains the address of the port."""
         try:
-            with m.DIRECT.open('http://%s%s' % (self.said('serving health and metrics')[0]['address'], path), timeout=m.seconds(60)) as answer:
+            with m.DIRECT.open('http://%s%s' % (self.logged('serving health and metrics')[0]['address'], path), timeout=m.seconds(60)) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
 
     def leads(self):
-        return 'leader_election_master_status{name="varda-operator"} 1\n' in self.ask('/metrics')[1]
+        return 'leader_election_master_status{name="varda-operator"} 1\n' in self.request('/metrics')[1]
 
     def end(self, how=signal.SIGTERM):
         self.process.send_signal(how)
@@ -100,13 +100,13 @@ class Operator(unittest.TestCase):
     def test_killed_leader_is_replaced(self):
         both = [self.start('one', *SHORT), self.start('two', *SHORT)]
         m.wait_until('one leads', lambda: sum(o.leads() for o in both) == 1)
-        m.wait_until('the other waits', lambda: sum(bool(o.said('another leads, waiting for the lease')) for o in both) == 1)
+        m.wait_until('the other waits', lambda: sum(bool(o.logged('another process leads, waiting for the lease')) for o in both) == 1)
         leader, other = both if both[0].leads() else reversed(both)
         for o in both:
-            self.assertEqual([o.ask(p)[0] for p in ('/healthz', '/readyz', '/nonsense')], [200, 200, 404])
+            self.assertEqual([o.request(p)[0] for p in ('/healthz', '/readyz', '/nonsense')], [200, 200, 404])
         self.make('a')
         m.wait_until('it works', lambda: self.observed('a'))
-        self.assertFalse(other.said('leading'))
+        self.assertFalse(other.logged('leading'))
         first = self.lease()
         leader.end(signal.SIGKILL)
         m.wait_until('the other leads', other.leads)
@@ -120,7 +120,7 @@ class Operator(unittest.TestCase):
         leader = self.start('one', *LONG)
         m.wait_until('it leads', leader.leads)
         other = self.start('two', *LONG)
-        m.wait_until('the other waits', lambda: other.said('another leads, waiting for the lease'))
+        m.wait_until('the other waits', lambda: other.logged('another process leads, waiting for the lease'))
         self.assertEqual(leader.end(), 0)
         m.wait_until('the other leads, long before the lease has run out', other.leads)
         self.assertEqual(other.end(), 0)
@@ -143,14 +143,14 @@ class Operator(unittest.TestCase):
         m.wait_until('it leads', operator.leads)
         self.make('a')
         m.wait_until('it works', lambda: self.observed('a'))
-        prometheus.parse(operator.ask('/metrics')[1])
+        prometheus.parse(operator.request('/metrics')[1])
         labels = collections.defaultdict(set)
-        for name, inner in re.findall(r'^(\w+)\{(.*)\} \S+$', operator.ask('/metrics')[1], re.M):
+        for name, inner in re.findall(r'^(\w+)\{(.*)\} \S+$', operator.request('/metrics')[1], re.M):
             family = name if name in METRICS else re.sub('_(bucket|sum|count)$', '', name)
             labels[family] |= set(re.findall(r'(\w+)="', inner)) - {'le'}
         self.assertEqual({name: labels[name] for name in METRICS}, METRICS)
         results = set(re.findall('controller_runtime_reconcile_total{controller="inferencemodels",result="(\\w+)"}',
-                                 operator.ask('/metrics')[1]))
+                                 operator.request('/metrics')[1]))
         self.assertEqual(results, {'success', 'error', 'requeue', 'requeue_after'})
 
         of_runs = [line for line in operator.lines() if 'reconcileID' in line]

@@ -56,8 +56,8 @@ class Rights:
 
     def uses(self, user, verb, group, resource, namespace, name):
         """Every (role, verb, group, resource) that allows the request."""
-        for who, where, role, rules in self.bound:
-            if who != user or (where is not None and where != namespace):
+        for subject, where, role, rules in self.bound:
+            if subject != user or (where is not None and where != namespace):
                 continue
             for rule in rules:
                 # The authoriser sees no name in a create.

@@ -105,11 +105,11 @@ def ordinary_user():
     parts of NEED_ROOT run as root."""
     if os.geteuid() != 0:
         return None
-    nobody = pwd.getpwnam('nobody')
-    reached = subprocess.run(['/bin/sh', '-c', 'test -r "$0" -a -x "$1"', str(HERE / 'run.py'), m.VARDA], cwd='/', user=nobody.pw_uid,
-                             group=nobody.pw_gid, extra_groups=[])
+    unprivileged = pwd.getpwnam('nobody')
+    reached = subprocess.run(['/bin/sh', '-c', 'test -r "$0" -a -x "$1"', str(HERE / 'run.py'), m.VARDA], cwd='/', user=unprivileged.pw_uid,
+                             group=unprivileged.pw_gid, extra_groups=[])
     if reached.returncode == 0:
-        return nobody
+        return unprivileged
     print('the user nobody cannot reach %s: the tests run as root' % HERE)
     return None
 
@@ -242,8 +242,8 @@ def parts_of(directory, names, jobs, known):
 def learn(directory, tests, known):
     for name in {t.of_class for t in tests}:
         known[name] = round(sum(t.whole for t in tests if t.of_class == name), 1)
-    there = {path.stem for path in directory.glob('*_test.py')}
-    lines = ['  %s: %s' % (json.dumps(k), v) for k, v in sorted(known.items()) if k.split('.')[0] in there]
+    stems = {path.stem for path in directory.glob('*_test.py')}
+    lines = ['  %s: %s' % (json.dumps(k), v) for k, v in sorted(known.items()) if k.split('.')[0] in stems]
     (directory / DURATIONS).write_text('{\n' + ',\n'.join(lines) + '\n}\n')
 
 

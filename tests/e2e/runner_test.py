@@ -29,8 +29,8 @@ class Base(unittest.TestCase):
 class Runner(Base):
     def run_files(self, *words, **environment):
         """(exit code, output, last line of the output)"""
-        code, said = self.python(RUN, '--directory', self.work, '--expected', self.work / 'expected', *words, **environment)
-        return code, said, said.splitlines()[-1]
+        code, output = self.python(RUN, '--directory', self.work, '--expected', self.work / 'expected', *words, **environment)
+        return code, output, output.splitlines()[-1]
 
     def test_passing_files_are_counted_and_their_output_is_hidden(self):
         self.write('a_test.py', '''
@@ -45,13 +45,13 @@ class Runner(Base):
                 def test_three(self):
                     open(os.path.join(os.path.dirname(__file__), 'b.dir'), 'w').write(os.environ['TMPDIR'])
         ''')
-        code, said, last = self.run_files()
+        code, output, last = self.run_files()
         directories = {(self.work / name).read_text() for name in ('a.dir', 'b.dir')} | {tempfile.gettempdir()}
         self.assertEqual(len(directories), 3, 'a TMPDIR of its own for each part')
-        self.assertEqual((code, last), (0, '3 passed, 0 failed, 0 skipped'), said)
-        self.assertRegex(said, r'(?m)^ok +[0-9.]+ s  a_test\.py: 2 passed$')
-        self.assertRegex(said, r'(?m)^ +[0-9.]+ s  b_test\.B\.test_three$')
-        self.assertNotIn('said by one', said)
+        self.assertEqual((code, last), (0, '3 passed, 0 failed, 0 skipped'), output)
+        self.assertRegex(output, r'(?m)^ok +[0-9.]+ s  a_test\.py: 2 passed$')
+        self.assertRegex(output, r'(?m)^ +[0-9.]+ s  b_test\.B\.test_three$')
+        self.assertNotIn('said by one', output)
         self.assertEqual(self.run_files('b_test.py')[2], '1 passed, 0 failed, 0 skipped')
         self.assertEqual(self.run_files('a_test.A.test_one', 'b_test.B')[2], '2 passed, 0 failed, 0 skipped')
         self.assertEqual(self.run_files('c_test.py')[0], 1)
@@ -72,9 +72,9 @@ class Runner(Base):
         for name, (text, expected) in cases.items():
             with self.subTest(name):
                 self.write('a_test.py', text)
-                code, said, last = self.run_files()
-                self.assertEqual(code, 1, said)
-                self.assertIn(expected, said)
+                code, output, last = self.run_files()
+                self.assertEqual(code, 1, output)
+                self.assertIn(expected, output)
                 self.assertRegex(last, r'^\d+ passed, [1-9]\d* failed, 0 skipped$')
 
     def test_hanging_part_is_killed_with_its_group(self):
@@ -86,10 +86,10 @@ class Runner(Base):
                     print(subprocess.Popen(['sleep', '1000']).pid, 'is its child', flush=True)
                     time.sleep(1000)
         ''')
-        code, said, last = self.run_files('--limit', '20', VARDA_E2E_SLOWNESS='1')
-        self.assertEqual((code, last), (1, '1 passed, 1 failed, 0 skipped'), said)
-        self.assertIn('killed after 20 s', said)
-        child = int(re.search(r'(\d+) is its child', said)[1])
+        code, output, last = self.run_files('--limit', '20', VARDA_E2E_SLOWNESS='1')
+        self.assertEqual((code, last), (1, '1 passed, 1 failed, 0 skipped'), output)
+        self.assertIn('killed after 20 s', output)
+        child = int(re.search(r'(\d+) is its child', output)[1])
         m.wait_until('its end', lambda: not os.path.exists('/proc/%d' % child) or ') Z ' in pathlib.Path('/proc/%d/stat' % child).read_text())
 
     def test_process_that_outlives_its_part_is_killed_and_named(self):
@@ -99,9 +99,9 @@ class Runner(Base):
                     subprocess.Popen(['sleep', '1001'], start_new_session=True, cwd=os.environ['TMPDIR'] + '/..',
                                      env={'VARDA_HERE': os.environ['TMPDIR']})
         ''')
-        code, said, last = self.run_files()
-        self.assertEqual((code, last), (1, '1 passed, 1 failed, 0 skipped'), said)
-        self.assertIn('left processes behind: sleep 1001', said)
+        code, output, last = self.run_files()
+        self.assertEqual((code, last), (1, '1 passed, 1 failed, 0 skipped'), output)
+        self.assertIn('left processes behind: sleep 1001', output)
         for words in '', ', env={}', ', start_new_session=True':
             self.write('a_test.py', '''
                 class A(unittest.TestCase):
@@ -140,9 +140,9 @@ class Runner(Base):
                     pass
         ''')
         (self.work / 'durations.json').write_text(json.dumps({'a_test.A': 1000, 'a_test.B': 1, 'b_test.C': 50, 'gone_test.D': 3}))
-        code, said, last = self.run_files('--jobs', '1', '--learn')
-        self.assertEqual((code, last), (0, '3 passed, 0 failed, 0 skipped'), said)
-        self.assertEqual(re.findall(r'(?m)^ok +[0-9.]+ s  (\S+):', said), ['a_test.A', 'b_test.py', 'a_test.B'])
+        code, output, last = self.run_files('--jobs', '1', '--learn')
+        self.assertEqual((code, last), (0, '3 passed, 0 failed, 0 skipped'), output)
+        self.assertEqual(re.findall(r'(?m)^ok +[0-9.]+ s  (\S+):', output), ['a_test.A', 'b_test.py', 'a_test.B'])
         learnt = json.loads((self.work / 'durations.json').read_text())
         self.assertEqual(set(learnt), {'a_test.A', 'a_test.B', 'b_test.C'})
         self.assertLess(max(learnt.values()), 50)
@@ -162,18 +162,18 @@ class Runner(Base):
                 def test_y(self):
                     pass
         ''')
-        code, said, last = self.run_files()
-        self.assertEqual((code, last), (1, '1 passed, 0 failed, 2 skipped'), said)
-        self.assertIn('unexpected skip: a_test.A.test_long: takes long', said)
-        self.assertIn('unexpected skip: a_test.B.setUpClass: nothing there', said)
+        code, output, last = self.run_files()
+        self.assertEqual((code, last), (1, '1 passed, 0 failed, 2 skipped'), output)
+        self.assertIn('unexpected skip: a_test.A.test_long: takes long', output)
+        self.assertIn('unexpected skip: a_test.B.setUpClass: nothing there', output)
         self.expect('# a comment\n\na_test.A.test_long unless=PLENTY long\na_test.B.* machine it lacks something\nother_test.* always elsewhere\n')
-        code, said, last = self.run_files()
-        self.assertEqual((code, last), (0, '1 passed, 0 failed, 2 skipped'), said)
+        code, output, last = self.run_files()
+        self.assertEqual((code, last), (0, '1 passed, 0 failed, 2 skipped'), output)
         self.assertEqual(self.run_files(PLENTY='1')[::2], (0, '2 passed, 0 failed, 1 skipped'))
         self.expect('a_test.A.test_long if=PLENTY long\na_test.B.* machine it lacks something\n')
-        code, said, _ = self.run_files(PLENTY='1')
+        code, output, _ = self.run_files(PLENTY='1')
         self.assertEqual(code, 1)
-        self.assertIn('line 1 of the expected skips is out of date: a_test.A.test_long ran', said)
+        self.assertIn('line 1 of the expected skips is out of date: a_test.A.test_long ran', output)
 
 
 GTEST = '''<?xml version="1.0" encoding="UTF-8"?>
@@ -211,18 +211,18 @@ class Junit(Base):
         (self.work / 'ctest.xml').write_text(CTEST)
         self.expect('cli_reference always x\n')
         words = ['junit', self.work / 'gtest.xml', self.work / 'ctest.xml', '--expected', self.work / 'expected', '--slowest', '20']
-        code, said = self.python(SKIPS, *words)
-        self.assertEqual(code, 1, said)
-        self.assertEqual([line for line in said.splitlines() if line.startswith('unexpected')], [
+        code, output = self.python(SKIPS, *words)
+        self.assertEqual(code, 1, output)
+        self.assertEqual([line for line in output.splitlines() if line.startswith('unexpected')], [
             'unexpected skip: Tree.IsRefused: a.cc:3 root may read everything', 'unexpected skip: Tree.DISABLED_Later: disabled'])
-        self.assertRegex(said, r'(?s)the 2 slowest tests:\n +2\.50 s  tree\n +1\.25 s  Tree\.IsRead\n3 skipped:\n')
+        self.assertRegex(output, r'(?s)the 2 slowest tests:\n +2\.50 s  tree\n +1\.25 s  Tree\.IsRead\n3 skipped:\n')
         self.expect('cli_reference always x\nTree.* machine x\n')
         self.assertEqual(self.python(SKIPS, *words)[0], 0)
         # The results of ctest alone contain these skips too.
         self.expect('cli_reference always x\n')
-        code, said = self.python(SKIPS, 'junit', self.work / 'ctest.xml', '--expected', self.work / 'expected')
+        code, output = self.python(SKIPS, 'junit', self.work / 'ctest.xml', '--expected', self.work / 'expected')
         self.assertEqual(code, 1)
-        self.assertIn('unexpected skip: Tree.IsRefused: skipped, says the output of tree', said)
+        self.assertIn('unexpected skip: Tree.IsRefused: skipped, says the output of tree', output)
 
     def test_invalid_files_are_refused(self):
         (self.work / 'empty.xml').write_text('<testsuite/>')
@@ -230,9 +230,9 @@ class Junit(Base):
         (self.work / 'ctest.xml').write_text(CTEST)
         for line in ('cli_reference', 'cli_reference sometimes x', 'cli_reference if= x'):
             self.expect(line + '\n')
-            code, said = self.python(SKIPS, 'junit', self.work / 'ctest.xml', '--expected', self.work / 'expected')
+            code, output = self.python(SKIPS, 'junit', self.work / 'ctest.xml', '--expected', self.work / 'expected')
             self.assertNotEqual(code, 0)
-            self.assertIn('line 1 is not', said)
+            self.assertIn('line 1 is not', output)
 
 
 if __name__ == '__main__':

@@ -33,7 +33,7 @@ struct Fixture {
   net::Handler handler;
 };
 
-net::Response ask(Fixture& fixture, net::Request request) {
+net::Response send(Fixture& fixture, net::Request request) {
   std::optional<net::Response> out;
   fixture.handler(std::move(request),
                   net::Responder([&](net::Response response) { out = std::move(response); }));
@@ -68,7 +68,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string path(request.path());
   const net::Query query = net::Query::parse(request.query());
   const net::Headers headers = request.headers;
-  const net::Response response = ask(fixture, std::move(request));
+  const net::Response response = send(fixture, std::move(request));
   if (response.stream || method == "HEAD") return 0;
   const std::string type(response.headers.find("Content-Type").value_or(""));
   if (type == "application/vnd.kubernetes.protobuf")
@@ -84,9 +84,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       method == "GET" && !token.empty() &&
       ((*body)["items"].is_array() || (*body)["rows"].is_array())) {
     const auto next =
-        ask(fixture, {.method = "GET",
-                      .target = path + "?limit=2&continue=" + net::percent_encode(token),
-                      .headers = headers});
+        send(fixture, {.method = "GET",
+                       .target = path + "?limit=2&continue=" + net::percent_encode(token),
+                       .headers = headers});
     CHECK(next.status == 200);
     if (next.headers.find("Content-Type") == type)
       CHECK(codec::parse_json(next.body).value()["kind"].as_string() ==
@@ -101,7 +101,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (*body)["kind"].as_string() != "Status") {
     const std::string& name = body->at("metadata/name").as_string();
     const auto found =
-        ask(fixture, {.method = "GET", .target = path + (path.ends_with('/') ? "" : "/") + name});
+        send(fixture, {.method = "GET", .target = path + (path.ends_with('/') ? "" : "/") + name});
     CHECK(found.status == 200);
     CHECK(codec::parse_json(found.body).value().at("metadata/name").as_string() == name);
   }

@@ -71,14 +71,14 @@ std::optional<std::string> resolved(os::FileSystem& fs, const std::string& path)
       done.pop_back();
       continue;
     }
-    std::string here = kInto;
-    for (const std::string& each : done) here += "/" + each;
-    const auto info = fs.stat(here + "/" + part).value_or(std::nullopt);
+    std::string current = kInto;
+    for (const std::string& each : done) current += "/" + each;
+    const auto info = fs.stat(current + "/" + part).value_or(std::nullopt);
     if (!info || info->kind != FileKind::kSymlink) {
       done.push_back(part);
       continue;
     }
-    const std::string target = fs.read_link(here + "/" + part).value();
+    const std::string target = fs.read_link(current + "/" + part).value();
     if (target.starts_with('/')) return std::nullopt;
     push(target);
   }

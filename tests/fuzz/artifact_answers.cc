@@ -155,10 +155,10 @@ class Script final : public net::HttpClient {
     out.status = std::atoi(std::string(input_.until(' ')).c_str());
     const int bytes =
         std::clamp(std::atoi(std::string(input_.until(' ')).c_str()), -20'000, 20'000);
-    std::string_view rest = input_.line();
-    const std::size_t bar = rest.find('|');
-    fuzz::Input headers(reinterpret_cast<const std::uint8_t*>(rest.data()),
-                        std::min(bar, rest.size()));
+    std::string_view answer = input_.line();
+    const std::size_t bar = answer.find('|');
+    fuzz::Input headers(reinterpret_cast<const std::uint8_t*>(answer.data()),
+                        std::min(bar, answer.size()));
     while (!headers.rest().empty()) {
       const std::string name(headers.until('='));
       std::string value(headers.until(';'));
@@ -166,7 +166,7 @@ class Script final : public net::HttpClient {
         value.replace(at, 7, std::to_string(first));
       out.headers.add(name, value);
     }
-    std::string body(bar == std::string_view::npos ? "" : rest.substr(bar + 1));
+    std::string body(bar == std::string_view::npos ? "" : answer.substr(bar + 1));
     const auto& file = files().at("a.tar.gz");
     if (body.empty())
       body = file.substr(std::min(first, file.size()), static_cast<std::size_t>(std::abs(bytes)));

@@ -88,7 +88,7 @@ void check_secret(std::string_view text) {
 }
 
 /// 200: the answer names a node; otherwise it must be a Status.
-int ask(gateway::Enrolment& enrolment, std::string path, std::string body, net::Peer peer) {
+int post(gateway::Enrolment& enrolment, std::string path, std::string body, net::Peer peer) {
   net::Request request;
   request.method = "POST";
   request.target = std::move(path);
@@ -120,14 +120,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input(data, size);
   const bool has_secret = (input.byte() & 1) != 0;
   const std::string token(input.line());
-  const std::string rest(input.rest());
+  const std::string body(input.rest());
   check_token(token);
-  check_secret(rest);
-  (void)net::certificate_facts(rest);
-  if (const auto key = net::csr_key_sha256(rest); key.ok()) CHECK(key->size() == 64);
+  check_secret(body);
+  (void)net::certificate_facts(body);
+  if (const auto key = net::csr_key_sha256(body); key.ok()) CHECK(key->size() == 64);
 
   Upstream transport(has_secret ? 200 : 404,
-                     has_secret ? std::string_view(rest) : std::string_view("{}"));
+                     has_secret ? std::string_view(body) : std::string_view("{}"));
   const kube::Client client(transport, {});
   gateway::Enrolment enrolment(client, authority(), {.failures_in_a_row = 1000});
   gateway::Enrolment of_agents(
@@ -138,11 +138,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                        .certificate_organizations = {"system:nodes"},
                        .certificate_not_after = system_clock().wall() + std::chrono::hours(1)};
   if (has_secret) {
-    (void)ask(enrolment, "/gateway/v1/enroll",
-              codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}})),
-              {.address = "10.0.0.7:1"});
+    (void)post(enrolment, "/gateway/v1/enroll",
+               codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}})),
+               {.address = "10.0.0.7:1"});
     // A Secret alone does not prove that the node and its agent exist.
-    const int status = ask(
+    const int status = post(
         of_agents, "/gateway/v1/enroll",
         codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}, {"node", token}})),
         {.address = "10.0.0.7:1"});
@@ -150,11 +150,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (shared.ok() && *shared) CHECK(status != 200);
   } else {
     // Without a Secret every enrolment is refused.
-    CHECK(ask(enrolment, "/gateway/v1/enroll", rest, {.address = "10.0.0.7:1"}) != 200);
-    CHECK(ask(of_agents, "/gateway/v1/enroll", rest, {.address = "10.0.0.7:1"}) != 200);
-    CHECK(ask(enrolment, "/gateway/v1/renew", rest,
-              {.address = "10.0.0.7:1", .certificate_common_name = token}) != 200);
-    (void)ask(enrolment, "/gateway/v1/renew", rest, node);
+    CHECK(post(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}) != 200);
+    CHECK(post(of_agents, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}) != 200);
+    CHECK(post(enrolment, "/gateway/v1/renew", body,
+               {.address = "10.0.0.7:1", .certificate_common_name = token}) != 200);
+    (void)post(enrolment, "/gateway/v1/renew", body, node);
   }
   return 0;
 }

@@ -29,8 +29,8 @@ using namespace std::chrono_literals;
 constexpr const char* kDirectory = "/data/identity";
 constexpr const char* kNode = "line7";
 
-struct Words {
-  Words() {
+struct Placeholders {
+  Placeholders() {
     key = net::make_key().value();
     const net::KeyPair ca = net::make_ca("edge", 24h).value(),
                        other_ca = net::make_ca("edge", 24h).value();
@@ -55,10 +55,10 @@ struct Words {
   }
   // Longer names first, so that @ca2 is not read as @ca.
   std::string filled(std::string text) const {
-    for (auto word = of.rbegin(); word != of.rend(); ++word) {
-      for (std::size_t at = 0; (at = text.find(word->first, at)) != std::string::npos;
-           at += word->second.size())
-        text.replace(at, word->first.size(), word->second);
+    for (auto entry = of.rbegin(); entry != of.rend(); ++entry) {
+      for (std::size_t at = 0; (at = text.find(entry->first, at)) != std::string::npos;
+           at += entry->second.size())
+        text.replace(at, entry->first.size(), entry->second);
       if (text.size() > 64 << 10) text.resize(64 << 10);
     }
     return text;
@@ -67,8 +67,8 @@ struct Words {
   std::map<std::string, std::string> of;
 };
 
-const Words& words() {
-  static const Words made;
+const Placeholders& placeholders() {
+  static const Placeholders made;
   return made;
 }
 
@@ -102,7 +102,7 @@ class Gateway final : public net::HttpClient {
     out.status = std::atoi(std::string(input_.until(' ')).c_str());
     if (const std::string_view after = input_.until(' '); !after.empty())
       out.headers.add("Retry-After", std::string(after));
-    out.body = std::make_unique<Body>(in_json(words().filled(std::string(input_.line()))));
+    out.body = std::make_unique<Body>(in_json(placeholders().filled(std::string(input_.line()))));
     return out;
   }
 
@@ -128,7 +128,7 @@ agent::identity::Options options(net::HttpClient& gateway) {
   out.directory = kDirectory;
   out.join_token = [] {
     return Result<std::string>("varda-join.0123456789ab." + std::string(64, 'a') + "." +
-                               words().ca_sha256);
+                               placeholders().ca_sha256);
   };
   out.connect = [&gateway](const net::TlsClient&) { return std::make_unique<Shared>(gateway); };
   return out;
@@ -154,7 +154,8 @@ void take_answers(fuzz::Input& input) {
   clock.set_wall(std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
   const auto rng = seeded_rng(1);
   CHECK(fs.make_directories(kDirectory, 0700).ok());
-  CHECK(os::write_file_atomically(fs, os::Path(kDirectory) / "key.pem", words().key, 0600).ok());
+  CHECK(os::write_file_atomically(fs, os::Path(kDirectory) / "key.pem", placeholders().key, 0600)
+            .ok());
   Gateway gateway(input);
   auto identity = agent::identity::Identity::open(options(gateway), fs, clock, *rng).value();
   bool enrolled = false;
@@ -162,13 +163,13 @@ void take_answers(fuzz::Input& input) {
     const Status status = identity->step(Context());
     if (!enrolled && status.ok()) {
       enrolled = true;
-      CHECK(net::certificate_facts(file(fs, "ca.pem")).value().sha256 == words().ca_sha256);
+      CHECK(net::certificate_facts(file(fs, "ca.pem")).value().sha256 == placeholders().ca_sha256);
     }
     if (enrolled)
       CHECK(identity->facts()->organizations == std::vector<std::string>{"system:nodes"});
     CHECK(identity->facts().has_value() == enrolled);
     check_identity(*identity, fs);
-    CHECK(file(fs, "key.pem") == words().key);
+    CHECK(file(fs, "key.pem") == placeholders().key);
     if (!status.ok()) {
       const auto wait = identity->due() - clock.now();
       CHECK(wait > 0s && wait <= 75min);
@@ -185,13 +186,13 @@ void read_disk(fuzz::Input& input) {
   CHECK(fs.make_directories(kDirectory, 0700).ok());
   std::map<std::string, std::string> put;
   for (const char* name : {"key.pem", "cert.pem", "ca.pem"}) {
-    const std::string text = words().filled(std::string(input.until('\0')));
+    const std::string text = placeholders().filled(std::string(input.until('\0')));
     if (text.empty()) continue;
     put[name] = text;
     CHECK(os::write_file_atomically(fs, os::Path(kDirectory) / name, text, 0600).ok());
   }
-  Gateway nobody(input);
-  const auto identity = agent::identity::Identity::open(options(nobody), fs);
+  Gateway gateway(input);
+  const auto identity = agent::identity::Identity::open(options(gateway), fs);
   for (const auto& [name, text] : put)
     CHECK(file(fs, name.c_str()) == text);  // an operator must inspect files that do not fit
   if (!identity.ok()) {

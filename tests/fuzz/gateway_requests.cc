@@ -30,38 +30,38 @@ bool only(const Json& object, std::initializer_list<std::string_view> names) {
   return object.is_object();
 }
 
-void check_asked(const varda::net::Request& request, const Asked& asked) {
+void check_route(const varda::net::Request& request, const RequestInfo& info) {
   // The path has one reading: reassembled, it equals the path that was sent.
   std::string path =
-      asked.group.empty() ? "/api/" + asked.version : "/apis/" + asked.group + "/" + asked.version;
-  if (!asked.ns.empty()) path += "/namespaces/" + asked.ns;
-  path += "/" + asked.resource;
-  if (!asked.name.empty()) path += "/" + asked.name;
-  if (!asked.subresource.empty()) path += "/" + asked.subresource;
+      info.group.empty() ? "/api/" + info.version : "/apis/" + info.group + "/" + info.version;
+  if (!info.ns.empty()) path += "/namespaces/" + info.ns;
+  path += "/" + info.resource;
+  if (!info.name.empty()) path += "/" + info.name;
+  if (!info.subresource.empty()) path += "/" + info.subresource;
   CHECK(varda::net::percent_decode(request.path()).value() == path);
-  CHECK(path.find("..") == std::string::npos || asked.name.find("..") == std::string::npos);
+  CHECK(path.find("..") == std::string::npos || info.name.find("..") == std::string::npos);
 
-  const auto way = route(kNode, asked);
+  const auto way = route(kNode, info);
   if (!way.ok()) {
     CHECK(way.error().code() == varda::Code::kForbidden);
     return;
   }
   switch (*way) {
     case Route::kListOwn:
-      CHECK(asked.name.empty() && asked.ns.empty() && asked.label_selector.empty());
-      CHECK(asked.field_selector.ends_with("=" + kNode) &&
-            asked.field_selector.find(',') == std::string::npos);
-      CHECK(asked.field_selector.find('!') == std::string::npos);
+      CHECK(info.name.empty() && info.ns.empty() && info.label_selector.empty());
+      CHECK(info.field_selector.ends_with("=" + kNode) &&
+            info.field_selector.find(',') == std::string::npos);
+      CHECK(info.field_selector.find('!') == std::string::npos);
       break;
     case Route::kReadSelf:
     case Route::kPatchSelf:
-      CHECK(asked.name == kNode);
+      CHECK(info.name == kNode);
       break;
     case Route::kCreateSelf:
-      CHECK(asked.name.empty() && asked.ns.empty());
+      CHECK(info.name.empty() && info.ns.empty());
       break;
     default:
-      CHECK(!asked.ns.empty());
+      CHECK(!info.ns.empty());
       break;
   }
 }
@@ -103,7 +103,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   varda::net::Request request;
   request.method = input.until(' ');
   request.target = input.line();
-  if (const auto asked = parse_request(request); asked.ok()) check_asked(request, *asked);
+  if (const auto info = parse_request(request); info.ok()) check_route(request, *info);
   if (const auto body = varda::codec::parse_json(input.rest()); body.ok()) check_bodies(*body);
   return 0;
 }

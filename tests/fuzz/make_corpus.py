@@ -476,8 +476,8 @@ def node_reports():
         return dict(said, **more)
 
     def joint_file(epoch, inferences, **more):
-        return dict({'epoch': epoch, 'counters': {'inferences': inferences, 'hard': 12, 'bytesUp': 40960, 'up': 12, 'answered': {'edge': 30, 'cloud': 11},
-                                                  'asked': {'cloud': 12}, 'errors': {'cloud': {'Timeout': 1}}},
+        return dict({'epoch': epoch, 'counters': {'inferences': inferences, 'hard': 12, 'bytesSent': 40960, 'forwarded': 12, 'answered': {'edge': 30, 'cloud': 11},
+                                                  'called': {'cloud': 12}, 'errors': {'cloud': {'Timeout': 1}}},
                      'tiers': [{'name': 'edge', 'state': 'Ready', 'p50Us': 80, 'p99Us': 210}, {'name': 'cloud', 'p50Us': 5100}]}, **more)
 
     digits = lambda said: {'models': [{'key': 'default/digits.edge', 'exposed': '1' * 12, 'versions': [{'version': '1' * 12, 'state': 'Ready'}],

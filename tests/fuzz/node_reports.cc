@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "api/kind.h"
-#include "schema/schema.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "codec/json.h"
@@ -29,6 +28,7 @@
 #include "controllers/joint/plan.h"
 #include "controllers/model/plan.h"
 #include "input.h"
+#include "schema/schema.h"
 
 namespace {
 
@@ -194,8 +194,7 @@ status: {observedGeneration: 1, modelRoot: /data/models, workerRoot: /data/worke
 class Part {
  public:
   Part(const api::Kind& kind, std::string name) : name_(std::move(name)) {
-    whole_ = schema::compile(api::crd(kind).at("spec/versions/0/schema/openAPIV3Schema"))
-                 .value();
+    whole_ = schema::compile(api::crd(kind).at("spec/versions/0/schema/openAPIV3Schema")).value();
     part_ = whole_->properties.at(name_);
   }
 
@@ -325,7 +324,7 @@ JointWorld world_of(const api::JointInferenceService& service, const Cluster& cl
 }
 
 template <typename T>
-void look_at_model(std::shared_ptr<const T>& model, const Cluster& cluster) {
+void check_model(std::shared_ptr<const T>& model, const Cluster& cluster) {
   const ModelView which{T::resource(), model->metadata};
   const ReplicationWorld world{cluster.nodes, cluster.agents};
   std::vector<std::shared_ptr<const api::EdgeNode>> agents;
@@ -344,7 +343,7 @@ void look_at_model(std::shared_ptr<const T>& model, const Cluster& cluster) {
   model = after;
 }
 
-void look_at_dataset(std::shared_ptr<const api::Dataset>& dataset, const Cluster& cluster) {
+void check_dataset(std::shared_ptr<const api::Dataset>& dataset, const Cluster& cluster) {
   DatasetWorld world;
   for (const auto& node : cluster.nodes)
     if (node->metadata.name == dataset->spec.node_name) world.node = node;
@@ -364,8 +363,8 @@ void look_at_dataset(std::shared_ptr<const api::Dataset>& dataset, const Cluster
   dataset = after;
 }
 
-void look_at_inference_model(std::shared_ptr<const api::InferenceModel>& model,
-                             const Cluster& cluster) {
+void check_inference_model(std::shared_ptr<const api::InferenceModel>& model,
+                           const Cluster& cluster) {
   const World world = world_of(*model, cluster);
   const Plan wanted = plan(*model, world, options());
   auto after = std::make_shared<api::InferenceModel>(*model);
@@ -379,8 +378,8 @@ void look_at_inference_model(std::shared_ptr<const api::InferenceModel>& model,
   model = after;
 }
 
-void look_at_service(std::shared_ptr<const api::JointInferenceService>& service,
-                     const Cluster& cluster) {
+void check_service(std::shared_ptr<const api::JointInferenceService>& service,
+                   const Cluster& cluster) {
   const JointWorld world = world_of(*service, cluster);
   auto after = std::make_shared<api::JointInferenceService>(*service);
   after->status = service->status;
@@ -398,13 +397,13 @@ void look_at_service(std::shared_ptr<const api::JointInferenceService>& service,
   const JointObservation again =
       observe(*after, second, world, options(), cluster.now + std::chrono::hours(24));
   CHECK(again.status.to_json() == after->status.to_json());
-  CHECK(!again.look_again);
+  CHECK(!again.recheck_in);
   CHECK(plan(*after, world, options()).objects == second.objects);
 
   const api::JointInferenceServiceStatus &was = service->status, &is = after->status;
   CHECK(is.inference_number >= was.inference_number);
   CHECK(is.hard_example_number >= was.hard_example_number);
-  CHECK(is.bytes_sent_up >= was.bytes_sent_up);
+  CHECK(is.bytes_sent >= was.bytes_sent);
   service = after;
 }
 
@@ -463,11 +462,11 @@ void settle(Cluster& cluster) {
 void look(Cluster& cluster) {
   settle(cluster);
   for (auto& model : cluster.models)
-    if (model->spec.on_edge()) look_at_inference_model(model, cluster);
-  for (auto& service : cluster.services) look_at_service(service, cluster);
-  for (auto& model : cluster.sedna_models) look_at_model(model, cluster);
-  for (auto& model : cluster.edgeai_models) look_at_model(model, cluster);
-  for (auto& dataset : cluster.datasets) look_at_dataset(dataset, cluster);
+    if (model->spec.on_edge()) check_inference_model(model, cluster);
+  for (auto& service : cluster.services) check_service(service, cluster);
+  for (auto& model : cluster.sedna_models) check_model(model, cluster);
+  for (auto& model : cluster.edgeai_models) check_model(model, cluster);
+  for (auto& dataset : cluster.datasets) check_dataset(dataset, cluster);
   settle(cluster);  // work lists contain addresses from statuses
   for (const auto& [name, agent] : cluster.agents) {
     (void)sharing_facts(*agent);

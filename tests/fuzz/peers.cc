@@ -49,25 +49,25 @@ const std::map<std::string, std::string>& files() {
 }
 
 struct Answer {
-  std::string who;
+  std::string node;
   int status = 0;
   net::Headers headers;
   std::string body;
 };
 
-Answer ask(const net::Handler& handler, fuzz::Input& input) {
+Answer send(const net::Handler& handler, fuzz::Input& input) {
   net::Request request;
   request.target = input.line();
   if (const std::string_view range = input.line(); !range.empty())
     request.headers.add("Range", std::string(range));
   request.peer = {.address = "192.0.2.1:1", .certificate_common_name = std::string(input.line())};
   if (const std::string_view method = input.line(); !method.empty()) request.method = method;
-  const std::string who = request.peer.certificate_common_name;
+  const std::string node = request.peer.certificate_common_name;
   std::optional<net::Response> got;
   handler(std::move(request),
           net::Responder([&](net::Response response) { got = std::move(response); }));
   CHECK(got.has_value());
-  Answer answer{.who = who, .status = got->status, .headers = got->headers, .body = got->body};
+  Answer answer{.node = node, .status = got->status, .headers = got->headers, .body = got->body};
   if (got->stream) {
     answer.body.clear();
     while (const auto piece = got->stream->read()) {
@@ -76,7 +76,7 @@ Answer ask(const net::Handler& handler, fuzz::Input& input) {
     }
   }
   // A refusal may name the node.
-  if (answer.status < 400 && who != kOther) CHECK(answer.body.find(kSecret) == std::string::npos);
+  if (answer.status < 400 && node != kOther) CHECK(answer.body.find(kSecret) == std::string::npos);
   return answer;
 }
 
@@ -140,9 +140,9 @@ net::Handler shares_handler() {
   return shares.handler();
 }
 
-void ask_for_files(fuzz::Input& input) {
+void read_files(fuzz::Input& input) {
   const std::string target(input.rest().substr(0, input.rest().find('\n')));
-  const Answer answer = ask(shares_handler(), input);
+  const Answer answer = send(shares_handler(), input);
   CHECK(answer.status == 200 || answer.status == 206 ||
         (answer.status >= 400 && answer.status <= 503));
   if (answer.status >= 400) return;
@@ -150,10 +150,10 @@ void ask_for_files(fuzz::Input& input) {
   const net::Query query = net::Query::parse(
       question == std::string::npos ? "" : std::string_view(target).substr(question + 1));
   if (query.get("key") == kSecretKey) {
-    CHECK(answer.who == kOther);
+    CHECK(answer.node == kOther);
     return;
   }
-  CHECK(query.get("key") == kKey && answer.who == kNode);
+  CHECK(query.get("key") == kKey && answer.node == kNode);
   if (answer.status == 200) {
     CHECK(replica::Snapshot::decode(answer.body).value().files.size() == files().size());
     return;
@@ -165,7 +165,7 @@ void ask_for_files(fuzz::Input& input) {
 }
 
 // One complete archive, one incomplete, and one that lacks only the size.
-void ask_for_archive(fuzz::Input& input) {
+void read_archive(fuzz::Input& input) {
   static os::testing::MemoryFileSystem fs;
   static const std::string bytes = content(200'000);
   static const auto digest = [](const char* name) { return codec::Sha256::of(name); };
@@ -194,18 +194,18 @@ void ask_for_archive(fuzz::Input& input) {
     return true;
   }();
   CHECK(shared);
-  const Answer answer = ask(archives.handler(), input);
+  const Answer answer = send(archives.handler(), input);
   if (answer.status != 206) {
     CHECK(answer.status >= 400 && answer.status <= 503);
     return;
   }
   const ContentRange range = content_range(answer);
-  if (answer.who == kOther) {
+  if (answer.node == kOther) {
     CHECK(answer.body ==
           std::string_view(kSecret).substr(range.first, range.last - range.first + 1));
     return;
   }
-  CHECK(answer.who == kNode);
+  CHECK(answer.node == kNode);
   CHECK(range.total == bytes.size() || range.total == bytes.size() + 1000);
   CHECK(range.last < bytes.size());
   CHECK(answer.body == std::string_view(bytes).substr(range.first, range.last - range.first + 1));
@@ -244,7 +244,7 @@ class Script final : public net::HttpClient {
  private:
   // "STATUS KIND N TEXT". KIND r: Content-Range is the requested range; otherwise TEXT is the
   // Content-Range. The body has N/8 of the requested bytes, in pieces of STATUS bytes.
-  net::ClientResponse next_answer(std::string_view asked) {
+  net::ClientResponse next_answer(std::string_view requested_range) {
     net::ClientResponse out;
     out.status = std::atoi(std::string(input_.until(' ')).c_str());
     const std::string_view kind = input_.until(' ');
@@ -252,7 +252,7 @@ class Script final : public net::HttpClient {
         std::clamp(std::atoi(std::string(input_.until(' ')).c_str()), 0, 16));
     const std::string text(input_.line());
     std::size_t first = 0, last = 0;
-    CHECK(std::sscanf(std::string(asked).c_str(), "bytes=%zu-%zu", &first, &last) == 2);
+    CHECK(std::sscanf(std::string(requested_range).c_str(), "bytes=%zu-%zu", &first, &last) == 2);
     CHECK(first <= last && last < files().at("a").size());
     const std::string range =
         "bytes " + std::to_string(first) + "-" + std::to_string(last) + "/150000";
@@ -304,9 +304,9 @@ void take_snapshot_of_peer(std::string body) {
   Fixed http(body);
   const replica::Peer peer{.http = &http, .url = "https://192.0.2.7:10445"};
   const std::string id = codec::Sha256::of(body).hex();
-  CHECK(!replica::ask_snapshot(Context(), peer, kKey, std::string(64, '0'), {}).ok());
-  const auto named = replica::ask_snapshot(Context(), peer, kKey, id, {}),
-             newest = replica::ask_snapshot(Context(), peer, kKey, "", {});
+  CHECK(!replica::fetch_snapshot(Context(), peer, kKey, std::string(64, '0'), {}).ok());
+  const auto named = replica::fetch_snapshot(Context(), peer, kKey, id, {}),
+             newest = replica::fetch_snapshot(Context(), peer, kKey, "", {});
   CHECK(named.ok() == newest.ok());
   if (!named.ok()) return;
   CHECK(*named == *newest && named->id().hex() == id);
@@ -318,10 +318,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input(data, size);
   switch (input.byte()) {
     case 'f':
-      ask_for_files(input);
+      read_files(input);
       break;
     case 'a':
-      ask_for_archive(input);
+      read_archive(input);
       break;
     case 's':
       read_from_peers(input);

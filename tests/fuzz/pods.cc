@@ -72,7 +72,7 @@ void pod(const Json& json) {
   }
 }
 
-void words(const std::string& text) {
+void image_flag(const std::string& text) {
   if (const auto image = node::parse_image_flag(text); image.ok()) {
     CHECK(!image->first.empty() && !image->second.empty());
     CHECK(image->first + "=" + image->second == text);
@@ -88,7 +88,7 @@ void words(const std::string& text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  words(std::string(input.line()));
+  image_flag(std::string(input.line()));
   const auto json = codec::parse_json(input.rest());
   if (!json.ok()) return 0;
   edge_node(*json);

@@ -4,13 +4,13 @@
 // expression.
 #include <string_view>
 
+#include "base/check.h"
+#include "codec/json.h"
+#include "input.h"
 #include "meta/json_path.h"
 #include "schema/pattern.h"
 #include "schema/schema.h"
 #include "schema/structural.h"
-#include "base/check.h"
-#include "codec/json.h"
-#include "input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varda;  // NOLINT: one function

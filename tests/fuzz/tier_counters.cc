@@ -16,8 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   while (!input.rest().empty()) {
     const auto line = codec::parse_json(std::string(input.line()), {.depth_max = 16});
     if (!line.ok()) continue;
-    if (auto kept = agent::models::TierCounters::from_json(*line)) {
-      record = std::move(*kept);
+    if (auto restored = agent::models::TierCounters::from_json(*line)) {
+      record = std::move(*restored);
       record.reconcile_with_server(*line, "another");
       continue;
     }
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           answer->counters.size() <= agent::models::TierAnswer::kCountersMax);
     CHECK(agent::models::urgent(agent::models::noteworthy(answer->rest)) ==
           agent::models::urgent(answer->rest));
-    const agent::models::Counts before = record.sums(), said = answer->counters;
+    const agent::models::Counts before = record.sums(), received = answer->counters;
     const bool begins = !record.to_json()["skip"].is_null();
     record.take(std::move(*answer));
     const agent::models::Counts after = record.sums();

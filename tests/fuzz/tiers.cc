@@ -44,16 +44,16 @@ void policy(fuzz::Input& input) {
 
 /// The tensor that a line describes; absent if malformed or large.
 std::optional<tensor::Named> tensor_of(std::string_view line, std::string_view bytes) {
-  fuzz::Input words(reinterpret_cast<const std::uint8_t*>(line.data()), line.size());
-  const std::string name(words.until(' '));
-  const auto type = tensor::parse_dtype(words.until(' '));
+  fuzz::Input fields(reinterpret_cast<const std::uint8_t*>(line.data()), line.size());
+  const std::string name(fields.until(' '));
+  const auto type = tensor::parse_dtype(fields.until(' '));
   tensor::Shape shape;
-  while (!words.rest().empty()) {
-    const std::string word(words.until(' '));
-    shape.push_back(word.empty() || word.size() > 9 ||
-                            word.find_first_not_of("0123456789") != std::string::npos
+  while (!fields.rest().empty()) {
+    const std::string field(fields.until(' '));
+    shape.push_back(field.empty() || field.size() > 9 ||
+                            field.find_first_not_of("0123456789") != std::string::npos
                         ? 0
-                        : std::stoll(word));
+                        : std::stoll(field));
   }
   const auto size = tensor::elements(shape);
   if (!type || !size.ok() || *size > 4096 || shape.size() > 16 || bytes.empty())

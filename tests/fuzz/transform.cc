@@ -21,7 +21,7 @@ using varda::tensor::Tensor;
 struct Model {
   std::vector<Spec> inputs;
   std::vector<Spec> outputs;
-  std::vector<Shape> given;  // shapes of the outputs in a run
+  std::vector<Shape> run_shapes;  // shapes of the outputs in a run
 };
 
 const std::array<Model, 3> kModels = {{
@@ -57,7 +57,7 @@ void run(const varda::transform::Pipeline& pipeline, const Model& model, std::st
   }
   std::vector<Named> raw;
   for (std::size_t i = 0; i < model.outputs.size(); ++i)
-    raw.push_back({model.outputs[i].name, numbers(model.given[i], bytes)});
+    raw.push_back({model.outputs[i].name, numbers(model.run_shapes[i], bytes)});
   const auto answer = pipeline.after(prepared, raw, {});
   CHECK(answer.ok());
   CHECK(answer->size() == pipeline.outputs().size());

@@ -26,7 +26,7 @@ std::string name_of(Type type) {
 /// The state of an object from one revision on.
 struct Version {
   Revision from = 0;
-  bool there = false;
+  bool exists = false;
   Object object;
 };
 
@@ -58,7 +58,7 @@ class RevisionCheck {
       last = std::max(last, object.revision);
       auto& versions = versions_[object.key];
       const Version* before =
-          versions.empty() || !versions.back().there ? nullptr : &versions.back();
+          versions.empty() || !versions.back().exists ? nullptr : &versions.back();
       const Type expected = event.type == Type::kDeleted ? Type::kDeleted
                             : before                     ? Type::kModified
                                                          : Type::kAdded;
@@ -69,7 +69,7 @@ class RevisionCheck {
       if (!before && !uids.insert(object.uid).second)
         complain("log: " + text(object) + " has the uid of an earlier object");
       versions.push_back(
-          {.from = object.revision, .there = event.type != Type::kDeleted, .object = object});
+          {.from = object.revision, .exists = event.type != Type::kDeleted, .object = object});
       if (!events_.emplace(object.revision, &event).second)
         complain("log: two events at revision " + std::to_string(object.revision));
     }
@@ -134,12 +134,13 @@ class RevisionCheck {
     // Before the first version, the object does not exist.
     Revision from = history_.begin;
     for (std::size_t i = 0; i <= versions.size(); ++i) {
-      const bool there = i > 0 && versions[i - 1].there;
+      const bool exists = i > 0 && versions[i - 1].exists;
       if (i > 0) from = versions[i - 1].from;
       const Revision until = i < versions.size() ? versions[i].from : INT64_MAX;  // exclusive
       const Revision point = std::max(from, least);
       if (point >= until) continue;
-      if (op.outcome == Outcome::kNotFound ? !there : there && versions[i - 1].object == op.object)
+      if (op.outcome == Outcome::kNotFound ? !exists
+                                           : exists && versions[i - 1].object == op.object)
         return point;
     }
     return std::nullopt;
@@ -151,7 +152,7 @@ class RevisionCheck {
       if (!ns.empty() && !key.starts_with(ns + "/")) continue;
       const auto next = std::find_if(versions.begin(), versions.end(),
                                      [&](const Version& v) { return v.from > revision; });
-      if (next != versions.begin() && std::prev(next)->there)
+      if (next != versions.begin() && std::prev(next)->exists)
         out.push_back(std::prev(next)->object);
     }
     return out;

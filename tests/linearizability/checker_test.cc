@@ -49,7 +49,7 @@ Event event(Type type, const Object& object, Tick received = 100) {
 History good() {
   const Object first = object(11, {{"w", "1"}}), second = object(13, {{"w", "1"}, {"p1", "x"}}),
                third = object(14, {{"w", "1"}, {"p1", "x"}, {"p2", "y"}}),
-               gone = object(17, third.fields), again = object(20, {{"w", "2"}}, "u2");
+               deleted = object(17, third.fields), again = object(20, {{"w", "2"}}, "u2");
   History out;
   out.begin = 10;
   Operation list = operation(Kind::kList, 8, 9, {});
@@ -71,12 +71,12 @@ History good() {
       refused(Kind::kCreate, 18, 19, Outcome::kExists),
   };
   out.log = {event(Type::kAdded, first), event(Type::kModified, second),
-             event(Type::kModified, third), event(Type::kDeleted, gone),
+             event(Type::kModified, third), event(Type::kDeleted, deleted),
              event(Type::kAdded, again)};
   out.watches = {{.ns = "default",
                   .phase = "",
                   .after = 13,
-                  .events = {event(Type::kModified, third), event(Type::kDeleted, gone)}}};
+                  .events = {event(Type::kModified, third), event(Type::kDeleted, deleted)}}};
   return out;
 }
 

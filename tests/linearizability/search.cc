@@ -15,7 +15,7 @@ using Outcome = Operation::Outcome;
 
 /// The model: one object, existing or not.
 struct State {
-  bool there = false;
+  bool exists = false;
   std::string uid;
   Revision revision = 0;  // of the last write or removal
   Fields fields;
@@ -34,21 +34,21 @@ std::optional<State> apply(const State& state, const Operation& op) {
   const auto written = [&](const Fields& fields) -> std::optional<State> {
     if (op.object.fields != fields || op.object.revision <= state.revision) return std::nullopt;
     return State{
-        .there = true, .uid = op.object.uid, .revision = op.object.revision, .fields = fields};
+        .exists = true, .uid = op.object.uid, .revision = op.object.revision, .fields = fields};
   };
   switch (op.outcome) {
     case Outcome::kNotFound:
-      return state.there || op.kind == Kind::kCreate ? std::nullopt : std::optional(state);
+      return state.exists || op.kind == Kind::kCreate ? std::nullopt : std::optional(state);
     case Outcome::kExists:
-      return state.there && op.kind == Kind::kCreate ? std::optional(state) : std::nullopt;
+      return state.exists && op.kind == Kind::kCreate ? std::optional(state) : std::nullopt;
     case Outcome::kConflict:
-      return state.there && locked_out ? std::optional(state) : std::nullopt;
+      return state.exists && locked_out ? std::optional(state) : std::nullopt;
     case Outcome::kOk:
       break;
   }
   if (op.kind == Kind::kCreate)
-    return !state.there && op.object.uid != state.uid ? written(op.wanted) : std::nullopt;
-  if (!state.there || locked_out || op.object.uid != state.uid) return std::nullopt;
+    return !state.exists && op.object.uid != state.uid ? written(op.wanted) : std::nullopt;
+  if (!state.exists || locked_out || op.object.uid != state.uid) return std::nullopt;
   switch (op.kind) {
     case Kind::kReplace:
       return written(op.wanted);
@@ -56,7 +56,7 @@ std::optional<State> apply(const State& state, const Operation& op) {
       return written(merged(state.fields, op.wanted));
     case Kind::kDelete:
       // Keep the uid: the next object of that name must have another one.
-      return State{.there = false, .uid = state.uid, .revision = state.revision, .fields = {}};
+      return State{.exists = false, .uid = state.uid, .revision = state.revision, .fields = {}};
     default:
       return op.object.revision == state.revision && op.object.fields == state.fields
                  ? std::optional(state)

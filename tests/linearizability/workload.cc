@@ -65,7 +65,7 @@ std::string collection(const std::string& ns) {
 std::string path_of(const std::string& key) {
   return collection(namespace_of(key)) + "/" + name_of(key);
 }
-bool ours(const std::string& key) {
+bool is_own(const std::string& key) {
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
@@ -132,8 +132,8 @@ class Client {
   }
 
   /// Sends the request, and records time and outcome.
-  Answer ask(Operation& op, std::string method, std::string target, const Json& body = nullptr,
-             std::string type = "application/json") {
+  Answer call(Operation& op, std::string method, std::string target, const Json& body = nullptr,
+              std::string type = "application/json") {
     op.invoked = world_.ticks.fetch_add(1);
     Answer answer = world_.call(std::move(method), std::move(target), body, std::move(type));
     op.returned = world_.ticks.fetch_add(1);
@@ -151,9 +151,9 @@ class Client {
   }
 
   /// The same for requests with an object as answer.
-  void ask_object(Operation& op, std::string method, std::string target, const Json& body = nullptr,
-                  std::string type = "application/json") {
-    const Answer answer = ask(op, std::move(method), std::move(target), body, std::move(type));
+  void call_for_object(Operation& op, std::string method, std::string target,
+                       const Json& body = nullptr, std::string type = "application/json") {
+    const Answer answer = call(op, std::move(method), std::move(target), body, std::move(type));
     if (op.outcome != Outcome::kOk) return;
     op.object = object_of(answer.body);
     known_[op.key] = op.object;
@@ -162,7 +162,8 @@ class Client {
   void create(Operation& op) {
     op.kind = Kind::kCreate;
     op.wanted = {{"w", unique()}, {"phase", rng_->below(2) == 0 ? "x" : "y"}};
-    ask_object(op, "POST", collection(namespace_of(op.key)), body_of(name_of(op.key), op.wanted));
+    call_for_object(op, "POST", collection(namespace_of(op.key)),
+                    body_of(name_of(op.key), op.wanted));
   }
   void replace(Operation& op, const Object* known) {
     op.kind = Kind::kReplace;
@@ -173,7 +174,7 @@ class Client {
     Json body = body_of(name_of(op.key), op.wanted);
     if (op.revision_lock != 0)
       body["metadata"].set("resourceVersion", std::to_string(op.revision_lock));
-    ask_object(op, "PUT", path_of(op.key), body);
+    call_for_object(op, "PUT", path_of(op.key), body);
   }
   void patch(Operation& op) {
     op.kind = Kind::kPatch;
@@ -184,7 +185,7 @@ class Client {
     body["metadata"].erase("name");
     static const std::vector<std::string> kTypes = {"application/merge-patch+json",
                                                     "application/strategic-merge-patch+json"};
-    ask_object(op, "PATCH", path_of(op.key), body, kTypes[rng_->below(2)]);
+    call_for_object(op, "PATCH", path_of(op.key), body, kTypes[rng_->below(2)]);
   }
   void remove(Operation& op, const Object* known) {
     op.kind = Kind::kDelete;
@@ -197,7 +198,7 @@ class Client {
     if (op.revision_lock != 0)
       options.make("preconditions").set("resourceVersion", std::to_string(op.revision_lock));
     if (!op.uid_lock.empty()) options.make("preconditions").set("uid", op.uid_lock);
-    const Answer answer = ask(op, "DELETE", path_of(op.key), options);
+    const Answer answer = call(op, "DELETE", path_of(op.key), options);
     if (op.outcome != Outcome::kOk) return;
     op.object.key = op.key;
     op.object.uid = answer.body.at("details/uid").as_string();
@@ -205,7 +206,7 @@ class Client {
   }
   void get(Operation& op) {
     op.kind = Kind::kGet;
-    ask_object(op, "GET", path_of(op.key));
+    call_for_object(op, "GET", path_of(op.key));
   }
   void list(Operation& op) {
     op.kind = Kind::kList;
@@ -215,13 +216,13 @@ class Client {
     Tick begin = 0;
     do {
       const Answer page =
-          ask(op, "GET",
-              collection(op.key) +
-                  (paged ? "?limit=2" + (token.empty() ? "" : "&continue=" + token) : ""));
+          call(op, "GET",
+               collection(op.key) +
+                   (paged ? "?limit=2" + (token.empty() ? "" : "&continue=" + token) : ""));
       CHECK(page.status == 200);
       if (begin == 0) begin = op.invoked;
       for (const Json& item : page.body["items"].as_array()) {
-        if (Object object = object_of(item); ours(object.key))
+        if (Object object = object_of(item); is_own(object.key))
           op.items.push_back(std::move(object));
       }
       const Revision revision = number(page.body.at("metadata/resourceVersion"));
@@ -274,7 +275,7 @@ bool follow(World& world, const kube::Client& client, Watch& out, std::size_t co
     if (seen.type == Event::Type::kBookmark)
       seen.object = {
           .key = "", .uid = "", .revision = number((*event)->resource_version), .fields = {}};
-    if (seen.type == Event::Type::kBookmark || ours(seen.object.key))
+    if (seen.type == Event::Type::kBookmark || is_own(seen.object.key))
       out.events.push_back(std::move(seen));
   }
   return false;

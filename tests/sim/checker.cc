@@ -197,7 +197,7 @@ std::optional<std::string> Checker::files() {
   return {};
 }
 
-std::optional<std::string> Checker::node_at_rest(Machine& machine) {
+std::optional<std::string> Checker::check_node_settled(Machine& machine) {
   WorkKeys wanted, listed;
   for (const auto& user : users_) user->add_work(machine, wanted);
   const auto node = cluster_.call("GET", "/apis/edgeai.io/v1alpha1/edgenodes/" + machine.name());
@@ -226,7 +226,7 @@ std::optional<std::string> Checker::node_at_rest(Machine& machine) {
 }
 
 /// Children have a live owner, and no deletion is pending.
-std::optional<std::string> Checker::owners_at_rest() {
+std::optional<std::string> Checker::check_owners_settled() {
   std::set<std::string> uids;
   std::vector<std::pair<std::string, std::string>> owners;  // key of the child, uid of the owner
   for (const store::Entry& entry :
@@ -247,12 +247,12 @@ std::optional<std::string> Checker::owners_at_rest() {
   return {};
 }
 
-std::optional<std::string> Checker::at_rest() {
+std::optional<std::string> Checker::check_settled() {
   for (const auto& user : users_)
     if (auto wrong = user->settled()) return wrong;
   for (const auto& machine : machines_)
-    if (auto wrong = node_at_rest(*machine)) return wrong;
-  return owners_at_rest();
+    if (auto wrong = check_node_settled(*machine)) return wrong;
+  return check_owners_settled();
 }
 
 }  // namespace varda::sim

@@ -31,7 +31,7 @@ class Checker {
   /// Checks the events since the last call, and the machines. Returns the violation, if any.
   std::optional<std::string> after_step();
   /// Checks whether everything matches the users' requests. Returns the difference, if any.
-  std::optional<std::string> at_rest();
+  std::optional<std::string> check_settled();
   /// Number of writes, without leases: a leader renews its lease forever.
   std::uint64_t writes() const { return writes_; }
   SteadyTime last_write() const { return last_write_; }
@@ -60,8 +60,8 @@ class Checker {
                                        const std::string& what) const;
   std::optional<std::string> containers();
   std::optional<std::string> files();
-  std::optional<std::string> node_at_rest(Machine& machine);
-  std::optional<std::string> owners_at_rest();
+  std::optional<std::string> check_node_settled(Machine& machine);
+  std::optional<std::string> check_owners_settled();
 
   Cluster& cluster_;
   const std::vector<std::unique_ptr<Machine>>& machines_;

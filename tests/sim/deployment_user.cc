@@ -22,19 +22,20 @@ std::optional<std::string> DeploymentUser::settled() {
   const auto live = deployment_.get();
   if (auto wrong = deployment_.presence(live)) return wrong;
   if (!deployment_.exists()) return {};
-  const std::int64_t asked = deployment_.spec()["replicas"].as_integer();
-  const std::string what = "Deployment web with " + std::to_string(asked) + " replicas: ";
+  const std::int64_t requested = deployment_.spec()["replicas"].as_integer();
+  const std::string what = "Deployment web with " + std::to_string(requested) + " replicas: ";
   for (const char* member : {"replicas", "readyReplicas", "availableReplicas"})
-    if (const std::int64_t reported = live.body["status"][member].as_integer(0); reported != asked)
+    if (const std::int64_t reported = live.body["status"][member].as_integer(0);
+        reported != requested)
       return what + "status." + member + " is " + std::to_string(reported);
   if (const auto pods = static_cast<std::int64_t>(count(world_, pods_path("app=web")));
-      pods != asked)
+      pods != requested)
     return what + std::to_string(pods) + " pods";
   std::int64_t running = 0;
   for (const auto& machine : world_.machines())
     for (const auto& [uid, container] : machine->containers())
       running += container->name.starts_with("web-") ? 1 : 0;
-  if (running != asked) return what + std::to_string(running) + " containers run";
+  if (running != requested) return what + std::to_string(running) + " containers run";
   return {};
 }
 

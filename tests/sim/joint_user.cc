@@ -26,7 +26,7 @@ void JointUser::send_requests() {
   world_.scheduler().note("clients ask", service_.name());
   for (const auto& machine : world_.machines())
     for (std::uint64_t more = 1 + world_.rng().below(5); more > 0; --more)
-      answered_ += machine->ask(key()) ? 1 : 0;
+      answered_ += machine->send_request(key()) ? 1 : 0;
 }
 
 void JointUser::delete_pod() {
@@ -89,7 +89,7 @@ std::optional<std::string> JointUser::models_settled() {
   return {};
 }
 
-std::optional<std::string> JointUser::gone() {
+std::optional<std::string> JointUser::check_deleted() {
   if (world_.cluster()
           .call("GET",
                 "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels/" + child())
@@ -172,7 +172,7 @@ std::optional<std::string> JointUser::settled() {
   if (auto wrong = models_settled()) return wrong;
   const auto reply = service_.get();
   if (auto wrong = service_.presence(reply)) return wrong;
-  if (!service_.exists()) return gone();
+  if (!service_.exists()) return check_deleted();
   const Json& status = reply.body["status"];
   if (status["tiers"].size() != 2)
     return service_.what() + "its status has " + std::to_string(status["tiers"].size()) + " tiers";

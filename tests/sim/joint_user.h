@@ -49,7 +49,7 @@ class JointUser : public User {
   void send_requests();
   void delete_pod();
   std::optional<std::string> models_settled();
-  std::optional<std::string> gone();
+  std::optional<std::string> check_deleted();
   std::optional<std::string> edge_settled(const codec::Json& status);
   std::optional<std::string> cloud_settled(const codec::Json& status,
                                            const TiersReported& reported);

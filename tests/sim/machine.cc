@@ -29,7 +29,7 @@ class Artifacts final : public artifact::Store {
   artifact::Outcome<artifact::Installed> ensure(const Context& ctx,
                                                 const artifact::Request& request,
                                                 const artifact::ProgressSink&) override {
-    if (const auto there = find(request.digest)) return *there;
+    if (const auto existing = find(request.digest)) return *existing;
     const auto failed = [](artifact::Reason reason, Code code, std::string text) {
       return artifact::Failure{reason, Error(code, std::move(text))};
     };
@@ -183,7 +183,7 @@ class ServerClient final : public net::HttpClient {
   /// The counters of a first tier. No request is hard, so the edge answers all.
   Json tiers_of(const Container& container) {
     std::string instance = container.pod_uid + "-" + std::to_string(container.restarts);
-    if (machine_.mutations_.counts_twice) instance += "-" + std::to_string(++asked_);
+    if (machine_.mutations_.counts_twice) instance += "-" + std::to_string(++calls_);
     const Json counters =
         Json::object({{"inferences", container.answered},
                       {"samples", container.answered},
@@ -193,9 +193,9 @@ class ServerClient final : public net::HttpClient {
     const auto file =
         codec::parse_json(machine_.model_file(container.model_key, "joint.json").value_or("{}"));
     for (const Json& tier : file.ok() ? (*file)["tiers"].as_array() : Json::Array()) {
-      const bool asked = tiers.empty() || !tier["url"].as_string().empty();
+      const bool called = tiers.empty() || !tier["url"].as_string().empty();
       tiers.push_back(
-          Json::object({{"name", tier["name"]}, {"state", asked ? "Ready" : "Unknown"}}));
+          Json::object({{"name", tier["name"]}, {"state", called ? "Ready" : "Unknown"}}));
     }
     return Json::object(
         {{"instance", instance}, {"counters", counters}, {"tiers", std::move(tiers)}});
@@ -206,7 +206,7 @@ class ServerClient final : public net::HttpClient {
     return target.ok() ? *target : std::nullopt;
   }
   Machine& machine_;
-  std::uint64_t asked_ = 0;
+  std::uint64_t calls_ = 0;
 };
 
 /// Runs pods like a real runner, with containers instead of processes.
@@ -255,7 +255,7 @@ class Runner final : public node::PodRunner {
       const auto running = machine_.containers_.find(uid);
       if (running == machine_.containers_.end() && !started_.contains(uid)) start(uid, pod);
       started_.insert(uid);
-      tell(name, pod);
+      notify_program(name, pod);
       ++at;
     }
     return next_;
@@ -321,7 +321,7 @@ class Runner final : public node::PodRunner {
     machine_.remove_container(uid);
     return true;
   }
-  void tell(const node::PodName& name, const Json& pod) {
+  void notify_program(const node::PodName& name, const Json& pod) {
     const auto found = machine_.containers_.find(name.uid);
     if (found == machine_.containers_.end()) {
       start(name.uid, pod);
@@ -496,14 +496,14 @@ void Machine::start_agent() {
   scheduler_.add(life_->process,
                  {"runner", [life = life_.get()] { return life->runner.due(); },
                   [life = life_.get()](const Context&) { (void)life->runner.step(); }});
-  for (const auto& [uid, program] : programs_) program->agent_is_there();
+  for (const auto& [uid, program] : programs_) program->agent_started();
 }
 
 void Machine::stop_agent() {
   if (!life_) return;
   scheduler_.kill(life_->process);
   life_.reset();
-  for (const auto& [uid, program] : programs_) program->agent_is_gone();
+  for (const auto& [uid, program] : programs_) program->agent_stopped();
 }
 
 void Machine::forget_old_answers() {
@@ -519,7 +519,7 @@ void Machine::forget_old_answers() {
   }
 }
 
-bool Machine::ask(const std::string& model_key) {
+bool Machine::send_request(const std::string& model_key) {
   for (const auto& [uid, container] : containers_) {
     if (container->model_key != model_key || container->serving.empty()) continue;
     ++container->answered;
@@ -547,7 +547,7 @@ Json Machine::assignment(const std::string& worker_key) const {
 
 void Machine::expects_workers(const std::set<std::string>& keys) {
   for (auto& [worker, reported] : reported_)
-    reported.taken_away = reported.taken_away || !keys.contains(worker.first);
+    reported.unassigned = reported.unassigned || !keys.contains(worker.first);
 }
 
 std::set<std::string> Machine::tokens() {

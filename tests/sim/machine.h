@@ -8,8 +8,8 @@
 #include <set>
 #include <string>
 
-#include "agent/datasets/manager.h"
 #include "agent/core/core.h"
+#include "agent/datasets/manager.h"
 #include "agent/models/manager.h"
 #include "agent/pods/pods.h"
 #include "agent/workers/manager.h"
@@ -90,7 +90,7 @@ class Machine {
   /// Drops answers of servers that no longer run; statuses must not report them any more.
   void forget_old_answers();
   /// A client sends a request to the edge server of a model. False: no server runs.
-  bool ask(const std::string& model_key);
+  bool send_request(const std::string& model_key);
   /// A worker's program on this machine evaluates its model. False: no program runs.
   bool evaluate(const std::string& model_key, int accuracy);
   /// The assignment that the worker's program has read; null: not read yet, or no such program.

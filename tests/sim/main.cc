@@ -39,7 +39,7 @@ std::string name_of(std::uint64_t seed, std::optional<std::uint64_t> index) {
   return std::to_string(seed) + (index ? ":" + std::to_string(*index) : "");
 }
 
-void tell(const std::string& name, const Outcome& outcome, std::uint64_t lines) {
+void print_outcome(const std::string& name, const Outcome& outcome, std::uint64_t lines) {
   const std::size_t from = outcome.trace.size() > lines ? outcome.trace.size() - lines : 0;
   if (from > 0) std::printf("... %zu lines before these\n", from);
   for (std::size_t i = from; i < outcome.trace.size(); ++i)
@@ -61,7 +61,7 @@ int replay(const std::string& name, std::uint64_t lines) {
     const std::uint64_t index = std::strtoull(end + 1, nullptr, 10);
     for (std::uint64_t i = 0; i < index && !outcome.failure; ++i) outcome = batch.next();
   }
-  tell(name, outcome, lines);
+  print_outcome(name, outcome, lines);
   return outcome.failure ? 1 : 0;
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-bool changes_something(const std::string& method) { return method != "GET"; }
+bool is_write(const std::string& method) { return method != "GET"; }
 // Methods that a transport may repeat after a broken connection (RFC 9110, 9.2.2).
 bool idempotent(const std::string& method) {
   return method == "GET" || method == "PUT" || method == "DELETE";
@@ -204,9 +204,9 @@ Result<net::Response> Network::Link::deliver(const net::ClientRequest& request) 
     handler_ = served_by_->handler_as(identity_);
   }
   ++network_.requests_;
-  if (changes_something(request.method)) ++network_.writes_;
+  if (is_write(request.method)) ++network_.writes_;
   std::optional<net::Response> out;
-  const auto ask = [&](const std::string& method, std::string body) {
+  const auto forward = [&](const std::string& method, std::string body) {
     handler_({.method = method,
               .target = request.url,
               .headers = request.headers,
@@ -219,14 +219,14 @@ Result<net::Response> Network::Link::deliver(const net::ClientRequest& request) 
   std::string sent = request.body;
   if (put && mutations.url_at_once) sent = with_url(sent);
   if (put && mutations.tiers_are_lost) sent = without_tiers(sent);
-  ask(request.method, std::move(sent));
+  forward(request.method, std::move(sent));
   if (put && network_.mutations_.versions_ignored && out->status == 409) {
-    ask("GET", "");
+    forward("GET", "");
     auto body = codec::parse_json(request.body);
     const auto live = codec::parse_json(out->body);
     CHECK(body.ok() && live.ok());
     (*body)["metadata"].set("resourceVersion", live->at("metadata/resourceVersion"));
-    ask("PUT", codec::write_json(*body));
+    forward("PUT", codec::write_json(*body));
   }
   CHECK(out.has_value());  // handler_as() answers on the caller's thread
   return std::move(*out);
@@ -259,7 +259,7 @@ Result<net::ClientResponse> Network::Link::send(const Context& ctx, net::ClientR
     response = std::move(*delivered);
   }
   scheduler.note(std::to_string(response.status),
-                 shown(request) + (changes_something(request.method) ? " " + request.body : ""));
+                 shown(request) + (is_write(request.method) ? " " + request.body : ""));
   net::ClientResponse out;
   out.status = response.status;
   out.headers = std::move(response.headers);
@@ -271,7 +271,7 @@ Result<net::ClientResponse> Network::Link::send(const Context& ctx, net::ClientR
                                            scheduler.clock().now() + std::chrono::seconds(seconds));
     return out;
   }
-  if (changes_something(request.method))
+  if (is_write(request.method))
     TRY_VOID(maybe_delay());  // a read needs no delay: others may run before its answer is used
   if (rng.chance(rates.lose_answer)) {
     scheduler.note("answer lost", shown(request));

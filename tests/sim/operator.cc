@@ -66,16 +66,16 @@ Operator::Life::Life(const Operator& self)
     : process(self.name_),
       link(self.network_, process, {"system:varda:operator", {"system:masters"}}),
       client(link, {.field_manager = "varda"}),
-      manager(client, manager_options(self.cluster_, self.identity(), self.role_ == Role::kOurs)) {
+      manager(client, manager_options(self.cluster_, self.identity(), self.role_ == Role::kVarda)) {
   if (self.role_ != Role::kCluster) {
     hosting::Options options;
     options.node_port_host = "127.0.0.1";
     options.clock = &self.cluster_.clock();
-    ours = controllers::add_all(manager, options);
+    varda_controllers = controllers::add_all(manager, options);
   }
-  if (self.role_ != Role::kOurs) {
-    theirs = cluster::add_all(manager, client, self.cluster_.sessions(),
-                              {.services = false, .clock = &self.cluster_.clock()});
+  if (self.role_ != Role::kVarda) {
+    cluster_controllers = cluster::add_all(manager, client, self.cluster_.sessions(),
+                                           {.services = false, .clock = &self.cluster_.clock()});
     endpoints = std::make_unique<EndpointsReconciler>(manager.caches());
     manager.add<api::Service>(*endpoints);
   }
@@ -91,7 +91,7 @@ void Operator::start() {
 void Operator::stop() {
   if (!life_) return;
   scheduler_.kill(life_->process);
-  life_->theirs.reset();
+  life_->cluster_controllers.reset();
   life_.reset();
 }
 

@@ -20,7 +20,7 @@ class Operator {
  public:
   enum class Role {
     kEverything,  // `varda up`: varda's and a cluster's controllers
-    kOurs,        // `varda operator`: one of several, elected by a lease
+    kVarda,       // `varda operator`: one of several, elected by a lease
     kCluster,     // a cluster's controllers
   };
 
@@ -46,8 +46,8 @@ class Operator {
     Network::Link link;
     kube::Client client;
     runtime::Manager manager;
-    std::unique_ptr<controllers::Controllers> ours;
-    std::unique_ptr<cluster::Controllers> theirs;
+    std::unique_ptr<controllers::Controllers> varda_controllers;
+    std::unique_ptr<cluster::Controllers> cluster_controllers;
     std::unique_ptr<EndpointsReconciler> endpoints;
   };
 

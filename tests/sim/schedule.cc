@@ -8,7 +8,7 @@ namespace {
 
 // Longer than every periodic task: checks of the Node every 10 s, polls of servers every 2 s.
 // Watches are renewed every 10 to 15 s.
-constexpr seconds kShortIdle{10}, kShortRest{12};
+constexpr seconds kShortIdle{10}, kShortQuiet{12};
 
 // PCT (Burckhardt et al., ASPLOS 2010): with priorities and d changes of them, a bug of depth d is
 // found with a known probability. A random walk finds bugs that need many small changes. Half of
@@ -19,12 +19,12 @@ void draw_policy(World& world, std::uint64_t steps) {
                                  static_cast<int>(world.rng().below(5)));
 }
 
-Outcome come_to_rest(World& world, Duration idle, Duration rest) {
+Outcome settle(World& world, Duration idle, Duration quiet) {
   Outcome out;
   out.order = world.scheduler().order();
   if (!world.failure()) world.heal();
   if (!world.failure()) world.settle(idle);
-  if (!world.failure()) world.rest(rest);
+  if (!world.failure()) world.stay_settled(quiet);
   out.failure = world.failure();
   out.steps = world.steps();
   out.requests = world.requests();
@@ -49,10 +49,10 @@ Outcome run_full(Cluster& cluster, std::uint64_t seed, const Mutations& mutation
   while (world.steps() < most && !world.failure()) {
     if (rng.chance(user_rate)) users.act();
     trouble.before_step(world.steps());
-    (void)world.go_on(cluster.clock().now() + minutes(1));
+    (void)world.run_next(cluster.clock().now() + minutes(1));
   }
-  return come_to_rest(world, seconds(15),
-                      rng.below(16) == 0 ? Duration(minutes(6)) : Duration(seconds(20)));
+  return settle(world, seconds(15),
+                rng.below(16) == 0 ? Duration(minutes(6)) : Duration(seconds(20)));
 }
 
 Batch::Batch(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, Trace trace)
@@ -63,7 +63,7 @@ Batch::Batch(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, T
 
 Outcome Batch::begin() {
   users_.begin();
-  return come_to_rest(world_, kShortIdle, kShortRest);
+  return settle(world_, kShortIdle, kShortQuiet);
 }
 
 Outcome Batch::next() {
@@ -79,9 +79,9 @@ Outcome Batch::next() {
   while (world_.steps() < most && !world_.failure()) {
     if (rng.chance(user_rate)) users_.act();
     trouble.before_step(world_.steps());
-    (void)world_.go_on(world_.cluster().clock().now() + minutes(1));
+    (void)world_.run_next(world_.cluster().clock().now() + minutes(1));
   }
-  return come_to_rest(world_, kShortIdle, kShortRest);
+  return settle(world_, kShortIdle, kShortQuiet);
 }
 
 }  // namespace varda::sim

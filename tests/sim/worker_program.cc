@@ -6,7 +6,7 @@ namespace varda::sim {
 
 using codec::Json;
 
-void WorkerProgram::agent_is_gone() {
+void WorkerProgram::agent_stopped() {
   for (Message* message : {&state_->registration, &state_->result, &state_->assignment_read})
     if (*message == Message::kUnderWay) *message = Message::kUnsent;
   state_->assignment_read = Message::kUnsent;
@@ -38,10 +38,10 @@ void WorkerProgram::send_result(SteadyTime now, agent::workers::Manager& manager
           reported.possible.begin(),
           std::find(reported.possible.begin(), reported.possible.end(), accuracy));
     }
-    const auto there = weak.lock();
-    if (!there || there->accuracy != accuracy) return;
-    there->result = status.ok() ? Message::kSent : Message::kUnsent;
-    if (!status.ok()) there->due = now + kRetry;
+    const auto alive = weak.lock();
+    if (!alive || alive->accuracy != accuracy) return;
+    alive->result = status.ok() ? Message::kSent : Message::kUnsent;
+    if (!status.ok()) alive->due = now + kRetry;
   };
   if (mutations_.results_are_lost) return answered({});
   state_->result = Message::kUnderWay;
@@ -75,10 +75,10 @@ void WorkerProgram::step(SteadyTime now, agent::workers::Manager& manager,
     manager.put_registration(
         *caller, sent,
         [now, weak = std::weak_ptr(state_), uid = caller->uid](const Status& status) {
-          const auto there = weak.lock();
-          if (!there || there->uid != uid) return;
-          there->registration = status.ok() ? Message::kSent : Message::kUnsent;
-          there->due = status.ok() ? SteadyTime::min() : now + kRetry;
+          const auto alive = weak.lock();
+          if (!alive || alive->uid != uid) return;
+          alive->registration = status.ok() ? Message::kSent : Message::kUnsent;
+          alive->due = status.ok() ? SteadyTime::min() : now + kRetry;
         });
   }
   if (state.registration != Message::kSent) return;
@@ -91,13 +91,13 @@ void WorkerProgram::step(SteadyTime now, agent::workers::Manager& manager,
     manager.assignment(*caller, state.revision, kPatience,
                        [now, weak = std::weak_ptr(state_)](
                            const Result<agent::workers::Manager::Assignment>& answer) {
-                         const auto there = weak.lock();
-                         if (!there) return;
-                         there->assignment_read = Message::kUnsent;
-                         there->due = answer.ok() ? SteadyTime::min() : now + kRetry;
+                         const auto alive = weak.lock();
+                         if (!alive) return;
+                         alive->assignment_read = Message::kUnsent;
+                         alive->due = answer.ok() ? SteadyTime::min() : now + kRetry;
                          if (!answer.ok()) return;
-                         there->revision = answer->revision;
-                         there->assignment = answer->assignment;
+                         alive->revision = answer->revision;
+                         alive->assignment = answer->assignment;
                        });
   }
   if (state.result == Message::kUnsent && !state.assignment.is_null())

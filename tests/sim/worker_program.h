@@ -18,7 +18,7 @@ namespace varda::sim {
 /// Results sent to the agent of one worker. Each is a new number.
 struct Reported {
   bool acknowledged = false;
-  bool taken_away = false;  // the work list dropped the worker; unreported results are lost
+  bool unassigned = false;  // the work list dropped the worker; unreported results are lost
   /// The last acknowledged result, and those sent since.
   std::vector<int> possible;
 };
@@ -35,10 +35,11 @@ class WorkerProgram {
 
   std::optional<SteadyTime> due() const { return state_->due; }
   /// Sends the next requests. `token` is the content of the token file; nothing: no file.
-  void step(SteadyTime now, agent::workers::Manager& manager, const std::optional<std::string>& token);
+  void step(SteadyTime now, agent::workers::Manager& manager,
+            const std::optional<std::string>& token);
   /// Connections broke: pending requests may have been stored or not.
-  void agent_is_gone();
-  void agent_is_there() { state_->due = SteadyTime::min(); }
+  void agent_stopped();
+  void agent_started() { state_->due = SteadyTime::min(); }
 
   /// Number of client requests since the start.
   void count(std::int64_t inferences);

@@ -45,7 +45,7 @@ std::optional<std::string> WorkerUser::result_arrived(Machine& home) {
   for (const auto& machine : world().machines()) {
     for (const auto& [worker, reported] : machine->reported()) {
       if (worker.second == service().uid() && machine.get() == &home && reported.acknowledged &&
-          !reported.taken_away)
+          !reported.unassigned)
         possible = reported.possible;
       elsewhere = elsewhere || (worker.second == service().uid() && machine.get() != &home);
     }

@@ -62,8 +62,8 @@ void World::draw() {
   };
   if (elected) {
     add_operator("cluster", Operator::Role::kCluster);
-    add_operator("operator a", Operator::Role::kOurs);
-    add_operator("operator b", Operator::Role::kOurs);
+    add_operator("operator a", Operator::Role::kVarda);
+    add_operator("operator b", Operator::Role::kVarda);
   } else {
     add_operator("operator", Operator::Role::kEverything);
   }
@@ -103,7 +103,7 @@ void World::server_dies(SteadyTime back) {
   server_back_ = back;
 }
 
-bool World::go_on(SteadyTime limit) {
+bool World::run_next(SteadyTime limit) {
   if (scheduler_.step()) {
     if (auto wrong = checker_.after_step()) fail(std::move(*wrong));
     // Priorities are unfair, and virtual time stands still while a task is due. Two tasks that
@@ -139,7 +139,7 @@ void World::heal() {
   network_.set_rates({});
   origin_.failures = 0;
   scheduler_.set_policy(Scheduler::Policy::kWalk, 1, 0);
-  while (server_back_ && !failure_) (void)go_on(cluster_.clock().now() + seconds(10));
+  while (server_back_ && !failure_) (void)run_next(cluster_.clock().now() + seconds(10));
   for (const auto& machine : machines_) {
     machine->set_link(true);
     if (!machine->agent_running()) machine->start_agent();
@@ -149,7 +149,7 @@ void World::heal() {
 bool World::led() const {
   return std::any_of(operators_.begin(), operators_.end(), [this](const auto& one) {
     return one->role() == Operator::Role::kEverything ||
-           (one->role() == Operator::Role::kOurs && checker_.leader() == one->identity());
+           (one->role() == Operator::Role::kVarda && checker_.leader() == one->identity());
   });
 }
 
@@ -162,10 +162,10 @@ void World::settle(Duration idle) {
   std::optional<std::string> wrong = "nothing was looked at yet";
   SteadyTime look = cluster_.clock().now() + idle;
   while (!failure_ && cluster_.clock().now() < limit) {
-    if (!go_on(std::min(look, limit)) && cluster_.clock().now() >= look) {
+    if (!run_next(std::min(look, limit)) && cluster_.clock().now() >= look) {
       const bool is_idle = cluster_.clock().now() - checker_.last_write() >= idle;
       look = is_idle ? cluster_.clock().now() + idle : checker_.last_write() + idle;
-      wrong = led() ? checker_.at_rest() : "no operator leads";
+      wrong = led() ? checker_.check_settled() : "no operator leads";
       if (is_idle && !wrong) return;
       if (!is_idle)
         wrong =
@@ -175,22 +175,22 @@ void World::settle(Duration idle) {
   fail("did not converge within " + std::to_string(kHealing.count()) + " min: " + *wrong);
 }
 
-void World::rest(Duration how_long) {
+void World::stay_settled(Duration how_long) {
   // An operator writes an event about a problem once it has lasted 20 s.
   const SteadyTime reported = cluster_.clock().now() + std::chrono::seconds(25);
-  while (!failure_ && go_on(reported)) {
+  while (!failure_ && run_next(reported)) {
   }
   if (failure_) return;
   const std::uint64_t before = checker_.writes();
   const SteadyTime until = cluster_.clock().now() + how_long;
   scheduler_.note("rest");
-  while (!failure_ && go_on(until)) {
+  while (!failure_ && run_next(until)) {
   }
   if (failure_) return;
   if (checker_.writes() != before)
     return fail(std::to_string(checker_.writes() - before) + " writes at rest, the last to " +
                 checker_.last_written());
-  if (auto wrong = checker_.at_rest()) fail("does not stay: " + *wrong);
+  if (auto wrong = checker_.check_settled()) fail("does not stay: " + *wrong);
 }
 
 }  // namespace varda::sim

@@ -49,7 +49,7 @@ class World {
 
   /// Runs a step, or advances virtual time to the next one; false: no step until `limit`. Checks
   /// the invariants of every step.
-  bool go_on(SteadyTime limit);
+  bool run_next(SteadyTime limit);
   /// The API server dies, and restarts at that time.
   void server_dies(SteadyTime back);
   bool server_down() const { return server_back_.has_value(); }
@@ -59,7 +59,7 @@ class World {
   /// Runs until everything matches the users' requests and nothing was written for `idle`.
   void settle(Duration idle);
   /// Checks that nothing is written for that long.
-  void rest(Duration how_long);
+  void stay_settled(Duration how_long);
 
   void fail(std::string why);
   const std::optional<std::string>& failure() const { return failure_; }

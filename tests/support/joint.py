@@ -8,7 +8,7 @@ import collections, http.client, json, pathlib, shutil, time, urllib.parse
 
 import machine as m
 
-Answer = collections.namedtuple('Answer', 'image label tier hard asked fallback version')
+Answer = collections.namedtuple('Answer', 'image label tier hard called fallback version')
 
 
 def test_split():
@@ -55,7 +55,7 @@ class Client(m.Client):
         scores = next(o['data'] for o in answer['outputs'] if o['name'] == 'probabilities')
         told = answer.get('parameters', {})
         return Answer(self.at % len(self.bodies), max(range(len(scores)), key=scores.__getitem__), told.get('tier'), told.get('hard'),
-                      [t for t in told.get('asked', '').split(',') if t], told.get('fallback'), told.get('tier_version'))
+                      [t for t in told.get('called', '').split(',') if t], told.get('fallback'), told.get('tier_version'))
 
     def all_once(self):
         """Sends every image once; returns the samples. Failed if a request got no answer."""
@@ -96,10 +96,10 @@ def statistics(url, name):
     return get(url, '/v2/models/%s/joint' % name)
 
 
-def gone_back(before, after, path=''):
+def decreased(before, after, path=''):
     """Names of the counters that decreased from `before` to `after`, at any depth."""
     if isinstance(before, dict):
-        return [x for k, v in before.items() for x in gone_back(v, after.get(k, 0) if isinstance(after, dict) else 0, path + '/' + k)]
+        return [x for k, v in before.items() for x in decreased(v, after.get(k, 0) if isinstance(after, dict) else 0, path + '/' + k)]
     return [path] if isinstance(before, (int, float)) and (not isinstance(after, (int, float)) or after < before) else []
 
 

@@ -391,7 +391,7 @@ class Client:
         """The recorded part of an answer."""
         return answer.get('model_version')
 
-    def ask(self):
+    def request(self):
         """Sends one request; returns the value of read() for the answer."""
         if self.connection is None:
             self.connection = self.connect()
@@ -410,7 +410,7 @@ class Client:
         recorded as a failed sample."""
         begin, error, version = time.monotonic(), None, None
         try:
-            version = self.ask()
+            version = self.request()
         except Exception as e:
             error = str(e) if isinstance(e, Failed) else repr(e)
             if not isinstance(e, Failed):

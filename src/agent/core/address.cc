@@ -97,9 +97,9 @@ Result<std::string> node_address(const std::string& wanted, StateStore& state_st
                                  os::FileSystem& fs) {
   constexpr std::string_view kKey = "address";
   if (!wanted.empty()) return wanted;
-  TRY(const codec::Json kept, state_store.get(kKey));
-  if (kept.as_string().starts_with("127."))
-    return kept.as_string();  // earlier versions kept configured ones, too
+  TRY(const codec::Json stored, state_store.get(kKey));
+  if (stored.as_string().starts_with("127."))
+    return stored.as_string();  // earlier versions kept configured ones, too
   const auto table = os::read_file(fs, "/proc/net/tcp");
   for (int attempt = 0; attempt < 100; ++attempt) {
     // Skips 127.0.x.y, which people use for manual assignments.

@@ -16,7 +16,7 @@ namespace varda::agent::core {
 bool address_in_use(std::string_view table, std::string_view address);
 
 /// Listeners of the node's pods: this machine, or addresses that a kubelet reports.
-enum class PodsListen { kHere, kElsewhere };
+enum class PodsListen { kOnThisNode, kElsewhere };
 /// kInvalid: clients cannot connect to the address (0.0.0.0, link-local), or pods listen here and
 /// `address` is not an IP address of this machine. IPv6 has no brackets here. The message lists the
 /// machine's addresses.

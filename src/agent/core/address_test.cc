@@ -12,9 +12,9 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(NodeAddress, OnlyAddressOfThisMachineIsAccepted) {
-  EXPECT_TRUE(check_node_address("127.0.0.1", PodsListen::kHere).ok());
-  EXPECT_TRUE(check_node_address("127.31.4.9", PodsListen::kHere).ok());
-  EXPECT_TRUE(check_node_address("::1", PodsListen::kHere).ok());
+  EXPECT_TRUE(check_node_address("127.0.0.1", PodsListen::kOnThisNode).ok());
+  EXPECT_TRUE(check_node_address("127.31.4.9", PodsListen::kOnThisNode).ok());
+  EXPECT_TRUE(check_node_address("::1", PodsListen::kOnThisNode).ok());
   const std::pair<const char*, const char*> cases[] = {
       {"0.0.0.0", "is not an address that clients can connect to"},
       {"::", "is not an address that clients can connect to"},
@@ -31,7 +31,7 @@ TEST(NodeAddress, OnlyAddressOfThisMachineIsAccepted) {
       {"127.0.0.1:80", "is not an IP address"},
   };
   for (const auto& [address, why] : cases) {
-    const Status status = check_node_address(address, PodsListen::kHere);
+    const Status status = check_node_address(address, PodsListen::kOnThisNode);
     ASSERT_FALSE(status.ok()) << address;
     EXPECT_EQ(status.error().code(), Code::kInvalid);
     EXPECT_THAT(status.error().message(),

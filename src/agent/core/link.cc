@@ -47,9 +47,9 @@ std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted,
                                         const codec::Json& live) {
   const codec::Json now = live["status"].is_object() ? live["status"] : codec::Json::object();
   codec::Json next = now;
-  const codec::Json ours = wanted.to_json();
+  const codec::Json reported = wanted.to_json();
   for (const std::string& name : own_members()) {
-    if (const codec::Json* value = ours.find(name)) {
+    if (const codec::Json* value = reported.find(name)) {
       next.set(name, *value);
     } else {
       next.erase(name);
@@ -142,7 +142,7 @@ std::optional<SteadyTime> Link::due() const {
   if (!informer_.has_synced()) return std::nullopt;
   const MutexLock lock(mutex_);
   if (retry_) return retry_;
-  return dirty_ ? std::optional(next_write_) : look_again_;
+  return dirty_ ? std::optional(next_write_) : recheck_at_;
 }
 
 void Link::step(const Context& ctx) {
@@ -150,7 +150,7 @@ void Link::step(const Context& ctx) {
     const MutexLock lock(mutex_);
     dirty_ = false;
     retry_.reset();
-    look_again_.reset();
+    recheck_at_.reset();
     if (!reporting_) return;
   }
   if (ctx.done()) return;
@@ -162,7 +162,7 @@ void Link::step(const Context& ctx) {
     const bool known = informer_.get({"", options_.node_name}) != nullptr;
     const MutexLock lock(mutex_);
     if (*written > 0) next_write_ = now + api::write_pause(*written, now - begin);
-    if (!known) look_again_ = now + options_.backoff_max;
+    if (!known) recheck_at_ = now + options_.backoff_max;
   } else if (!ctx.done()) {
     if (backoff_ == options_.backoff_first)
       log::warn("cannot write the EdgeNode's status, retrying", {{"error", written.error()}});

@@ -83,7 +83,7 @@ class Link {
   // Set after a write if the local copy lacks the object. Usually the watch brings it. If the
   // object was deleted before it was ever listed, no event comes, so step() checks again at this
   // time.
-  std::optional<SteadyTime> look_again_ GUARDED_BY(mutex_);
+  std::optional<SteadyTime> recheck_at_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::agent::core

@@ -9,12 +9,12 @@ using Work = Schedule::Work;
 using CountResult = Schedule::Done::Result;
 
 std::string state_for(const CountTask& task, const os::FileFacts& facts,
-                      const std::function<std::string()>& kept) {
+                      const std::function<std::string()>& load_state) {
   if (task.portion) return task.state;
   if (task.work == Work::kRecount) return "";
   // Replaced bytes invalidate the resume state, even if the file looks like it only grew.
   if (task.facts && rewritten(*task.facts, facts)) return "";
-  return task.state_on_disk ? kept() : task.state;
+  return task.state_on_disk ? load_state() : task.state;
 }
 
 }  // namespace
@@ -35,9 +35,9 @@ void Counter::fail(const CountTask& task, const Error& error, CountOutcome& out)
 }
 
 CountOutcome Counter::count(const Context& ctx, const CountTask& task,
-                            const std::function<std::string()>& kept, Progress progress) {
+                            const std::function<std::string()>& load_state, Progress progress) {
   if (auto begun = folders_.extract(task.id))
-    return go_on(ctx, task, std::move(begun.mapped()), progress);
+    return resume(ctx, task, std::move(begun.mapped()), progress);
   CountOutcome out;
   out.done.watched = true;  // a refused path needs no polling: only a new work list helps
   out.failure = refusal_of(task.spec.path, options_.roots);
@@ -48,11 +48,12 @@ CountOutcome Counter::count(const Context& ctx, const CountTask& task,
     fail(task, format.ok() ? header.error() : format.error(), out);
     return out;
   }
-  return look(ctx, task, {.format = *format, .options = {.header = *header}}, kept, progress);
+  return look(ctx, task, {.format = *format, .options = {.header = *header}}, load_state, progress);
 }
 
 CountOutcome Counter::look(const Context& ctx, const CountTask& task, const Plan& plan,
-                           const std::function<std::string()>& kept, const Progress& progress) {
+                           const std::function<std::string()>& load_state,
+                           const Progress& progress) {
   const os::Path path = task.spec.path;
   CountOutcome out;
   out.done.watched = true;
@@ -62,28 +63,28 @@ CountOutcome Counter::look(const Context& ctx, const CountTask& task, const Plan
     return out;
   }
   auto facts = (*tree)->facts(path);
-  const bool there = facts.ok(), folder = there && facts->kind == os::FileKind::kDirectory;
+  const bool exists = facts.ok(), folder = exists && facts->kind == os::FileKind::kDirectory;
   const bool walked = folder && plan.format->tree != nullptr;
   // Watch first, count second: changes during the count are noticed.
-  const auto scope = walked             ? os::FileWatch::Scope::kFolder
-                     : there && !folder ? os::FileWatch::Scope::kFile
-                                        : os::FileWatch::Scope::kNames;
+  const auto scope = walked              ? os::FileWatch::Scope::kFolder
+                     : exists && !folder ? os::FileWatch::Scope::kFile
+                                         : os::FileWatch::Scope::kNames;
   const Status watched = watch_.watch(task.id, path, scope);
   out.done.watched = watched.ok();
   out.done.folder = walked;
   if (!watched.ok())
     log::debug("dataset not watched, polling instead",
                {{"path", path.string()}, {"because", watched.error()}});
-  if (!there) {
+  if (!exists) {
     fail(task, facts.error(), out);
     return out;
   }
   if (walked) {
     auto count = dataset::FolderCount::begin(**tree, path, *plan.format, plan.options);
     if (count.ok())
-      return go_on(ctx, task,
-                   {.tree = std::move(*tree), .count = std::move(*count), .watched = watched.ok()},
-                   progress);
+      return resume(ctx, task,
+                    {.tree = std::move(*tree), .count = std::move(*count), .watched = watched.ok()},
+                    progress);
     fail(task, count.error(), out);
     return out;
   }
@@ -95,7 +96,7 @@ CountOutcome Counter::look(const Context& ctx, const CountTask& task, const Plan
                                 {.path = path,
                                  .format = plan.format,
                                  .options = plan.options,
-                                 .state = state_for(task, *facts, kept),
+                                 .state = state_for(task, *facts, load_state),
                                  .bytes_max = options_.portion_bytes,
                                  .progress = progress});
   if (!counted.ok()) {
@@ -110,12 +111,12 @@ CountOutcome Counter::look(const Context& ctx, const CountTask& task, const Plan
   return out;
 }
 
-CountOutcome Counter::go_on(const Context& ctx, const CountTask& task, Folder folder,
-                            const Progress& progress) {
+CountOutcome Counter::resume(const Context& ctx, const CountTask& task, Folder folder,
+                             const Progress& progress) {
   CountOutcome out;
   out.done.watched = folder.watched;
   out.done.folder = true;
-  auto counted = folder.count->go_on(ctx, options_.portion_steps);
+  auto counted = folder.count->resume(ctx, options_.portion_steps);
   if (!counted.ok()) {
     out.dropped = ctx.done();
     fail(task, counted.error(), out);

@@ -24,7 +24,7 @@ struct CountTask {
   Schedule::Work work = Schedule::Work::kLook;
   api::EdgeDataset spec;
   std::string state;                   // resume state of the last count, or of the last portion
-  bool state_on_disk = false;          // the state is too big for memory; read it with kept()
+  bool state_on_disk = false;          // the state is too big for memory; read it with load_state()
   bool portion = false;                // `state` is of a portion: always resume from it
   bool failed = false;                 // the last look failed, so count even without a change
   std::optional<os::FileFacts> facts;  // of the file at the last count
@@ -57,10 +57,10 @@ class Counter {
   Counter(Options options, OpenTree tree, os::FileWatch& watch)
       : options_(std::move(options)), tree_(std::move(tree)), watch_(watch) {}
 
-  /// Blocks. Renews the watch first, so that later changes are noticed. `kept` reads the state from
-  /// disk. A folder with more portions continues with the next task of the same id.
+  /// Blocks. Renews the watch first, so that later changes are noticed. `load_state` reads the
+  /// state from disk. A folder with more portions continues with the next task of the same id.
   CountOutcome count(const Context& ctx, const CountTask& task,
-                     const std::function<std::string()>& kept, Progress progress);
+                     const std::function<std::string()>& load_state, Progress progress);
   /// Drops the unfinished count of this dataset.
   void forget(Schedule::Id id) { folders_.erase(id); }
 
@@ -73,9 +73,9 @@ class Counter {
   };
   struct Plan;
   CountOutcome look(const Context& ctx, const CountTask& task, const Plan& plan,
-                    const std::function<std::string()>& kept, const Progress& progress);
-  CountOutcome go_on(const Context& ctx, const CountTask& task, Folder folder,
-                     const Progress& progress);
+                    const std::function<std::string()>& load_state, const Progress& progress);
+  CountOutcome resume(const Context& ctx, const CountTask& task, Folder folder,
+                      const Progress& progress);
   void fail(const CountTask& task, const Error& error, CountOutcome& out) const;
 
   const Options options_;

@@ -91,8 +91,8 @@ void Manager::apply_work_list() {
     const Id id = ++ids_;
     Entry entry;
     std::optional<Duration> age;
-    if (const auto kept = records.find(spec.key); kept != records.end()) {
-      Record& record = kept->second;
+    if (const auto record_entry = records.find(spec.key); record_entry != records.end()) {
+      Record& record = record_entry->second;
       entry.report = std::move(record.report);
       entry.facts = record.facts;
       if (!record.state.empty()) age = record.age.value_or(std::chrono::seconds(0));
@@ -110,10 +110,10 @@ void Manager::apply_work_list() {
     order.push_back(id);
   }
   const std::set<Id> wanted(order.begin(), order.end());
-  std::vector<Id> gone;
+  std::vector<Id> removed;
   for (const auto& [id, entry] : entries_)
-    if (!wanted.contains(id)) gone.push_back(id);
-  for (const Id id : gone) drop(id);
+    if (!wanted.contains(id)) removed.push_back(id);
+  for (const Id id : removed) drop(id);
   order_ = std::move(order);
   changed_ = other_list_ = true;
   if (options_.metrics != nullptr)
@@ -431,7 +431,7 @@ void Manager::work(const Context& ctx) {
     const std::stop_callback ended(ctx.stop_token(), [&stop] { stop.request_stop(); });
     const std::stop_callback dropped(task->stop, [&stop] { stop.request_stop(); });
     const SteadyTime began = clock_.now();
-    const auto kept = [&] {
+    const auto load_state = [&] {
       const auto record = read_record(task->spec);
       return record ? record->state : "";
     };
@@ -440,7 +440,8 @@ void Manager::work(const Context& ctx) {
       if (const auto found = entries_.find(id); found != entries_.end())
         found->second.progress = far;
     };
-    CountOutcome outcome = counter_.count(ctx.with_stop(stop.get_token()), *task, kept, progress);
+    CountOutcome outcome =
+        counter_.count(ctx.with_stop(stop.get_token()), *task, load_state, progress);
     outcome.done.took = clock_.now() - began;
     if (outcome.done.folder && outcome.counted) notice();  // before settle()
     settle(task->id, std::move(outcome));

@@ -47,7 +47,7 @@ api::EdgeDataset dataset_of(const std::string& name, const std::string& path,
 /// A node with a disk and data that outlive its agent. Time advances in pass() only.
 class Bench {
  public:
-  struct Said {
+  struct Published {
     std::vector<Report> reports;
     core::ListId list;
     SteadyTime at;
@@ -74,10 +74,10 @@ class Bench {
     manager->on_publish([this] {
       api::EdgeNodeStatus status;
       const core::ListId list = manager->put_report(status, {});
-      if (!said.empty() && said.back().list == list) {
-        EXPECT_GE(clock.now() - said.back().at, 500ms) << "too often";
+      if (!published.empty() && published.back().list == list) {
+        EXPECT_GE(clock.now() - published.back().at, 500ms) << "too often";
       }
-      said.push_back({std::move(status.datasets), list, clock.now()});
+      published.push_back({std::move(status.datasets), list, clock.now()});
     });
     if (list) manager->apply(*list);
     manager->load();
@@ -86,7 +86,7 @@ class Bench {
   void stop() {
     manager.reset();
     tasks.clear();
-    said.clear();
+    published.clear();
     watch.refuse(Error(Code::kUnsupported, "nobody is there"));
     watch.refuse(refused);
   }
@@ -129,8 +129,8 @@ class Bench {
   }
   const Report& last(const std::string& name = "a") const {
     static const Report kNone;
-    if (said.empty()) return kNone;
-    for (const Report& report : said.back().reports)
+    if (published.empty()) return kNone;
+    for (const Report& report : published.back().reports)
       if (report.key == "datasets.edgeai.io/default/" + name) return report;
     return kNone;
   }
@@ -149,7 +149,7 @@ class Bench {
   std::size_t state_bytes_max = 16 << 10;
   bool counts = true;  // false: time passes without counting
   std::int64_t generation = 1;
-  std::vector<Said> said;
+  std::vector<Published> published;
   std::unique_ptr<Manager> manager;
   std::vector<runtime::Task> tasks;
 };
@@ -159,15 +159,15 @@ TEST(DatasetManager, EachWorkListGetsOneReportWithCounts) {
   bench.tree.put("/data/a", "x,y\n1,2\n3,4\n");
   bench.start();
   bench.pass(0s);
-  ASSERT_EQ(bench.said.size(), 1U) << "there is nothing to do, and that is told too";
-  EXPECT_TRUE(bench.said[0].reports.empty());
+  ASSERT_EQ(bench.published.size(), 1U) << "there is nothing to do, and that is told too";
+  EXPECT_TRUE(bench.published[0].reports.empty());
   bench.want({dataset_of("b", "/data/b", "txt"), dataset_of("a", "/data/a", "csv")});
   bench.pass(0s);
-  ASSERT_EQ(bench.said.size(), 2U) << "one report for both";
-  EXPECT_EQ(bench.said[1].list.uid, "node");
-  EXPECT_EQ(bench.said[1].list.generation, 2);
-  ASSERT_EQ(bench.said[1].reports.size(), 2U);
-  EXPECT_EQ(bench.said[1].reports[0].key, "datasets.edgeai.io/default/b")
+  ASSERT_EQ(bench.published.size(), 2U) << "one report for both";
+  EXPECT_EQ(bench.published[1].list.uid, "node");
+  EXPECT_EQ(bench.published[1].list.generation, 2);
+  ASSERT_EQ(bench.published[1].reports.size(), 2U);
+  EXPECT_EQ(bench.published[1].reports[0].key, "datasets.edgeai.io/default/b")
       << "in the order of the list";
   EXPECT_EQ(bench.last("b").reason, "PathNotFound");
   EXPECT_FALSE(bench.last("b").samples);
@@ -181,11 +181,11 @@ TEST(DatasetManager, EachWorkListGetsOneReportWithCounts) {
   const std::uint64_t read = bench.tree.bytes_read;
   bench.want({dataset_of("b", "/data/b", "txt"), dataset_of("a", "/data/a", "csv")});
   bench.pass(0s);
-  ASSERT_EQ(bench.said.size(), 3U);
-  EXPECT_EQ(bench.said[2].list.generation, 3);
+  ASSERT_EQ(bench.published.size(), 3U);
+  EXPECT_EQ(bench.published[2].list.generation, 3);
   EXPECT_EQ(bench.tree.bytes_read, read);
   bench.pass(30min);
-  EXPECT_EQ(bench.said.size(), 3U) << "at rest it says nothing";
+  EXPECT_EQ(bench.published.size(), 3U) << "at rest it says nothing";
 }
 
 TEST(DatasetManager, AppendedRowsAreReportedWithinASecondWithoutFullRead) {
@@ -197,7 +197,7 @@ TEST(DatasetManager, AppendedRowsAreReportedWithinASecondWithoutFullRead) {
   bench.want({dataset_of("a", "/data/a", "csv")});
   bench.pass(10s);
   std::int64_t samples = *bench.last().samples;
-  const std::size_t reports = bench.said.size();
+  const std::size_t reports = bench.published.size();
   bench.tree.bytes_read = 0;
   // One row every 50 ms, for ten seconds.
   for (int i = 0; i < 200; ++i) {
@@ -210,7 +210,7 @@ TEST(DatasetManager, AppendedRowsAreReportedWithinASecondWithoutFullRead) {
   }
   bench.pass(1s);
   EXPECT_EQ(bench.last().samples, samples);
-  EXPECT_LT(bench.said.size() - reports, 22U);
+  EXPECT_LT(bench.published.size() - reports, 22U);
   EXPECT_LT(bench.tree.bytes_read, 20 * 1'500'000U)
       << "the checks, a block of the fingerprint, the new rows; never all";
 }
@@ -227,10 +227,10 @@ TEST(DatasetManager, PollingReportsChangesWhenFileWatchIsUnsupported) {
   bench.pass(1500ms);
   EXPECT_EQ(bench.last().samples, 2);
   const std::uint64_t read = bench.tree.bytes_read;
-  const std::size_t reports = bench.said.size();
+  const std::size_t reports = bench.published.size();
   bench.pass(60s);
   EXPECT_EQ(bench.tree.bytes_read, read) << "looking is not reading";
-  EXPECT_EQ(bench.said.size(), reports);
+  EXPECT_EQ(bench.published.size(), reports);
 }
 
 TEST(DatasetManager, ReplacedBytesAreDetectedByFileTime) {
@@ -321,9 +321,9 @@ TEST(DatasetManager, FailedReadKeepsLastCountAndIsRetried) {
   EXPECT_EQ(bench.last().state, "Failed");
   EXPECT_EQ(bench.last().reason, "ReadFailed");
   EXPECT_EQ(bench.last().samples, 2);
-  const std::size_t reports = bench.said.size();
+  const std::size_t reports = bench.published.size();
   bench.pass(1h);
-  EXPECT_EQ(bench.said.size(), reports) << "the same failure is no news";
+  EXPECT_EQ(bench.published.size(), reports) << "the same failure is no news";
   broken = false;
   bench.pass(5min);
   EXPECT_EQ(bench.last().state, "Counted");
@@ -332,7 +332,7 @@ TEST(DatasetManager, FailedReadKeepsLastCountAndIsRetried) {
 
 TEST(DatasetManager, InvalidDatasetFailsWithoutReadingFile) {
   struct Case {
-    std::string path, format, header, reason, says;
+    std::string path, format, header, reason, message;
   };
   Bench bench;
   bench.tree.put("/data/a", "1\n");
@@ -350,7 +350,7 @@ TEST(DatasetManager, InvalidDatasetFailsWithoutReadingFile) {
     bench.pass(1s);
     EXPECT_EQ(bench.last().state, "Failed");
     EXPECT_EQ(bench.last().reason, one.reason);
-    EXPECT_THAT(bench.last().message, HasSubstr(one.says));
+    EXPECT_THAT(bench.last().message, HasSubstr(one.message));
     EXPECT_FALSE(bench.last().samples)
         << "what was counted of another path or format is nothing of this one";
   }
@@ -387,7 +387,7 @@ TEST(DatasetManager, RemovedDatasetLeavesNoRecordOrWatch) {
   EXPECT_EQ(bench.watch.watched().size(), 2U);
   bench.want({dataset_of("b", "/data/b", "txt")});
   bench.pass(1s);
-  EXPECT_EQ(bench.said.back().reports.size(), 1U);
+  EXPECT_EQ(bench.published.back().reports.size(), 1U);
   EXPECT_EQ(bench.disk->list("/agent/datasets")->size(), 1U);
   EXPECT_EQ(bench.watch.watched().size(), 1U);
   // While the agent is off.
@@ -395,7 +395,7 @@ TEST(DatasetManager, RemovedDatasetLeavesNoRecordOrWatch) {
   bench.want({});
   bench.start();
   bench.pass(1s);
-  EXPECT_TRUE(bench.said.back().reports.empty());
+  EXPECT_TRUE(bench.published.back().reports.empty());
   EXPECT_TRUE(bench.disk->list("/agent/datasets")->empty());
 }
 
@@ -412,8 +412,8 @@ TEST(DatasetManager, RestartReportsLastCountBeforeRecounting) {
     bench.start();
     bench.pass(1s);
     bench.counts = true;
-    ASSERT_EQ(bench.said.size(), 1U);
-    EXPECT_EQ(bench.said[0].list.generation, 2);
+    ASSERT_EQ(bench.published.size(), 1U);
+    EXPECT_EQ(bench.published[0].list.generation, 2);
     EXPECT_EQ(bench.last().state, "Counted");
     EXPECT_EQ(bench.last().samples, 2);
     EXPECT_EQ(bench.last().time, before.time);
@@ -588,12 +588,12 @@ TEST_P(DatasetHistory, ReportMatchesFileAfterRandomEvents) {
     std::uint64_t inode = 1;
     const auto touch = [&] { bench.watch.change("/data/a"); };
     for (int step = 0; step < 40; ++step) {
-      const bool there = bench.tree.facts("/data/a").ok();
+      const bool exists = bench.tree.facts("/data/a").ok();
       switch (rng->below(12)) {
         case 0:
         case 1:
         case 2:
-          if (there) bench.tree.append("/data/a", random_rows(*rng, format));
+          if (exists) bench.tree.append("/data/a", random_rows(*rng, format));
           touch();
           break;
         case 3:  // rotated and recreated
@@ -604,7 +604,7 @@ TEST_P(DatasetHistory, ReportMatchesFileAfterRandomEvents) {
           touch();
           break;
         case 4:
-          if (there)
+          if (exists)
             bench.tree.truncate("/data/a", rng->below(bench.tree.facts("/data/a")->size_bytes + 1));
           touch();
           break;
@@ -618,12 +618,12 @@ TEST_P(DatasetHistory, ReportMatchesFileAfterRandomEvents) {
           touch();
           break;
         case 7:
-          if (!there) bench.tree.put("/data/a", random_rows(*rng, format), ++inode);
+          if (!exists) bench.tree.put("/data/a", random_rows(*rng, format), ++inode);
           touch();
           break;
         case 8:
           bench.kill();
-          if (rng->below(2) == 0 && there) bench.tree.append("/data/a", random_rows(*rng, format));
+          if (rng->below(2) == 0 && exists) bench.tree.append("/data/a", random_rows(*rng, format));
           bench.start();
           break;
         case 9:
@@ -658,10 +658,10 @@ TEST_P(DatasetHistory, ReportMatchesFileAfterRandomEvents) {
         ASSERT_EQ(bench.last().fingerprint, whole.fingerprint);
         ASSERT_EQ(bench.last().inexact, "");
       }
-      const std::size_t reports = bench.said.size();
+      const std::size_t reports = bench.published.size();
       const std::string time = bench.last().time;
       bench.pass(10min);
-      ASSERT_EQ(bench.said.size(), reports);
+      ASSERT_EQ(bench.published.size(), reports);
       if (rng->below(2) == 0) {
         bench.power_cut(rng->next());
         bench.start();

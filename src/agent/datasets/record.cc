@@ -100,8 +100,8 @@ Status Records::write(const Record& record) {
                             {"state", record.state}});
   if (record.facts) json.set("facts", json_of(*record.facts));
   if (record.age) json.set("ageSeconds", record.age->count());
-  TRY(const auto there, fs_.stat(directory_));
-  if (!there) {
+  TRY(const auto existing, fs_.stat(directory_));
+  if (!existing) {
     TRY_VOID(fs_.make_directories(directory_, 0700));
     TRY_VOID(fs_.sync_directory(directory_.parent_path()));
   }
@@ -110,8 +110,8 @@ Status Records::write(const Record& record) {
 }
 
 Status Records::keep_only(const std::set<std::string>& keys) {
-  TRY(const auto there, fs_.stat(directory_));
-  if (!there) return {};
+  TRY(const auto existing, fs_.stat(directory_));
+  if (!existing) return {};
   TRY_VOID(os::remove_leftovers(fs_, directory_));
   std::set<std::string> names;
   for (const std::string& key : keys) names.insert(name_of(key));

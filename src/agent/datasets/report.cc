@@ -136,8 +136,8 @@ void put_figures(const dataset::Counted& counted, std::size_t classes_max, WallT
 }
 
 std::size_t classes_max(std::size_t datasets) {
-  constexpr std::size_t kAllTogether = 1024;
-  return std::clamp<std::size_t>(kAllTogether / std::max<std::size_t>(datasets, 1), 8,
+  constexpr std::size_t kProgressesTotal = 1024;
+  return std::clamp<std::size_t>(kProgressesTotal / std::max<std::size_t>(datasets, 1), 8,
                                  api::EdgeDatasetReport::kClassesMax);
 }
 

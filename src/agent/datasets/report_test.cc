@@ -100,7 +100,7 @@ TEST(DatasetReport, FailureNamesPathAndAllowedRoots) {
     std::vector<os::Path> roots;
     Error error;
     std::string reason;
-    std::vector<std::string> says;
+    std::vector<std::string> substrings;
     std::string hides;
   };
   const Error missing(Code::kNotFound, "/data/a: No such file or directory");
@@ -166,7 +166,7 @@ TEST(DatasetReport, FailureNamesPathAndAllowedRoots) {
     SCOPED_TRACE(one.claim);
     const Failure failure = failure_of(one.error, one.path, one.roots);
     EXPECT_EQ(failure.reason, one.reason);
-    for (const std::string& text : one.says) EXPECT_THAT(failure.message, HasSubstr(text));
+    for (const std::string& text : one.substrings) EXPECT_THAT(failure.message, HasSubstr(text));
     if (!one.hides.empty()) {
       EXPECT_THAT(failure.message, Not(HasSubstr(one.hides)));
     }

@@ -19,7 +19,7 @@ void Schedule::add(Id id, std::chrono::seconds recount, std::optional<Duration> 
   if (age) entry.whole = now - std::min(*age, entry.recount);
   entry.first_change = entry.last_change =
       now - std::max<Duration>(times_.quiet, times_.busy_max);  // so that it is due at once
-  entry.look = entry.rest = now;
+  entry.look = entry.not_before = now;
   entries_.insert_or_assign(id, entry);
 }
 
@@ -38,15 +38,16 @@ void Schedule::changed(Id id, SteadyTime now) {
 
 std::optional<Schedule::Due> Schedule::due(const Entry& entry) const {
   if (entry.busy) return std::nullopt;
-  if (entry.unfinished) return Due{entry.rest, entry.working};
+  if (entry.unfinished) return Due{entry.not_before, entry.working};
   Due out{entry.look, Work::kLook};
   if (entry.first_change) {
-    const SteadyTime at = std::max(entry.rest, std::min(*entry.last_change + times_.quiet,
-                                                        *entry.first_change + times_.busy_max));
+    const SteadyTime at = std::max(
+        entry.not_before,
+        std::min(*entry.last_change + times_.quiet, *entry.first_change + times_.busy_max));
     if (at <= out.at) out = {at, Work::kCount};
   }
   if (entry.whole) {
-    const SteadyTime at = std::max(entry.rest, *entry.whole + entry.recount);
+    const SteadyTime at = std::max(entry.not_before, *entry.whole + entry.recount);
     if (at <= out.at) out = {at, Work::kRecount};
   }
   return out;
@@ -70,7 +71,7 @@ std::optional<Schedule::Job> Schedule::take(SteadyTime now) {
     job.work = Work::kRecount;
   best->working = job.work;
   best->busy = true;
-  if (!best->unfinished || !best->keeps_changes) {
+  if (!best->unfinished || !best->keeps_change_times) {
     best->first_change.reset();  // later changes need the next count
     best->last_change.reset();
   }
@@ -91,10 +92,10 @@ void Schedule::done(Id id, const Done& done, SteadyTime now) {
   entry.busy = false;
   entry.unfinished = done.result == Done::Result::kPortion;
   if (entry.unfinished) {
-    entry.keeps_changes = done.folder;
+    entry.keeps_change_times = done.folder;
     if (done.folder) entry.took += done.took;
     if (entry.working == Work::kLook) entry.working = Work::kCount;
-    entry.rest = now;
+    entry.not_before = now;
     return;
   }
   if (done.whole) {
@@ -106,8 +107,8 @@ void Schedule::done(Id id, const Done& done, SteadyTime now) {
   // Counts up to 100 ms need no pause. Without a pause, a folder that takes ten minutes and keeps
   // changing would be counted forever.
   const bool long_one = took > std::chrono::milliseconds(100);
-  entry.rest = long_one ? now + std::min<Duration>(took * 2, std::chrono::minutes(10)) : now;
-  const Duration period = done.folder ? (done.watched ? times_.look_folder : times_.poll_folder)
+  entry.not_before = long_one ? now + std::min<Duration>(took * 2, std::chrono::minutes(10)) : now;
+  const Duration period = done.folder ? (done.watched ? times_.rescan_folder : times_.poll_folder)
                                       : (done.watched ? times_.look : times_.poll);
   entry.look = now + std::max(period, took * 10);
   entry.failures = done.result == Done::Result::kUnreadable ? entry.failures + 1 : 0;

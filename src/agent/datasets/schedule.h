@@ -18,7 +18,7 @@ struct Times {
   std::chrono::milliseconds poll_folder{std::chrono::seconds(10)};
   std::chrono::milliseconds look{
       std::chrono::minutes(1)};  // of a watched file, for missed changes (mmap, a mount)
-  std::chrono::milliseconds look_folder{std::chrono::hours(1)};
+  std::chrono::milliseconds rescan_folder{std::chrono::hours(1)};
   std::chrono::milliseconds recount{std::chrono::hours(24)};  // between counts of every byte
   std::chrono::milliseconds retry_first{1000};                // after a failed read, doubling
   std::chrono::milliseconds retry_max{std::chrono::minutes(5)};
@@ -79,11 +79,11 @@ class Schedule {
     std::optional<SteadyTime> whole;  // when every byte was read
     std::optional<SteadyTime> first_change, last_change;
     SteadyTime look;
-    SteadyTime rest;  // not before this time: long counts pause, so that others are counted
+    SteadyTime not_before;  // long counts pause, so that others are counted
     Work working = Work::kLook;
-    bool unfinished = false;     // the next portion continues `working`
-    bool keeps_changes = false;  // of a folder, between portions: each entry is visited once
-    Duration took{};             // total of the portions so far
+    bool unfinished = false;          // the next portion continues `working`
+    bool keeps_change_times = false;  // of a folder, between portions: each entry is visited once
+    Duration took{};                  // total of the portions so far
     int failures = 0;
     bool busy = false;
   };

@@ -24,7 +24,7 @@ constexpr std::uint64_t kAnswerBytesMax = 256 << 10;
 constexpr milliseconds kPokePeriod{300000};                               // between renewals on 401
 constexpr milliseconds kWrongClockFirst{30000}, kWrongClockLast{300000};  // delay after the start
 constexpr std::chrono::hours kClockTolerance{24};                         // of the wall clock
-constexpr milliseconds kLookAgain{600000};  // the wall clock may be set meanwhile
+constexpr milliseconds kRecheckPeriod{600000};  // the wall clock may be set meanwhile
 
 /// The gateway's pin in a join token: the last part, the SHA-256 of the CA certificate. The other
 /// parts are for the gateway.
@@ -93,14 +93,14 @@ class NodeIdentity final : public Identity {
 
   Status load() {
     TRY(key_, store_.key());
-    TRY(std::optional<NodeCertificate> kept, store_.certificate(key_));
-    if (!kept) return {};
-    if (kept->facts.common_name != options_.node_name) {
+    TRY(std::optional<NodeCertificate> stored, store_.certificate(key_));
+    if (!stored) return {};
+    if (stored->facts.common_name != options_.node_name) {
       return Error(Code::kInvalid, options_.directory.string() + " is the identity of node \"" +
-                                       kept->facts.common_name + "\", not of \"" +
+                                       stored->facts.common_name + "\", not of \"" +
                                        options_.node_name + "\"");
     }
-    use(std::move(*kept), Origin::kDisk);
+    use(std::move(*stored), Origin::kDisk);
     return {};
   }
 
@@ -126,7 +126,7 @@ class NodeIdentity final : public Identity {
       }
       const MutexLock lock(mutex_);
       if (ctx.done()) return;
-      woken_.wait_until(mutex_, std::min(due_locked(), clock_.now() + kLookAgain));
+      woken_.wait_until(mutex_, std::min(due_locked(), clock_.now() + kRecheckPeriod));
     }
   }
 
@@ -166,7 +166,7 @@ class NodeIdentity final : public Identity {
     milliseconds wait = options_.refused_retry;
     if (!certificate_ && no_token_yet_) {
       retry_ = clock_.now() + options_.token_retry;
-      if (!std::exchange(said_it_waits_, true)) {
+      if (!std::exchange(wait_logged_, true)) {
         log::info("node not enrolled yet, waiting for a join token", {{"detail", status.error()}});
       }
       return status;
@@ -270,8 +270,8 @@ class NodeIdentity final : public Identity {
     tls.verified_name = kGatewayName;
     tls.not_earlier_than = WallTime();
     TRY(NodeCertificate certificate,
-        ask(ctx, tls, "/gateway/v1/enroll",
-            Json::object({{"token", token}, {"node", options_.node_name}})));
+        request_certificate(ctx, tls, "/gateway/v1/enroll",
+                            Json::object({{"token", token}, {"node", options_.node_name}})));
     TRY(const net::CertificateFacts ca, net::certificate_facts(certificate.ca_pem));
     if (ca.sha256 != pin)
       return Error(Code::kCorrupt,
@@ -288,7 +288,7 @@ class NodeIdentity final : public Identity {
       const MutexLock lock(mutex_);
       tls = tls_;
     }
-    auto certificate = ask(ctx, tls, "/gateway/v1/renew", Json::object());
+    auto certificate = request_certificate(ctx, tls, "/gateway/v1/renew", Json::object());
     if (!certificate.ok()) {
       // Expired or revoked: a new token admits the node again.
       if (certificate.error().code() != Code::kForbidden || !options_.join_token)
@@ -313,8 +313,8 @@ class NodeIdentity final : public Identity {
 
   std::string end() const { return meta::format_time(facts()->not_after); }
 
-  Result<NodeCertificate> ask(const Context& ctx, const net::TlsClient& tls,
-                              const std::string& path, Json body) {
+  Result<NodeCertificate> request_certificate(const Context& ctx, const net::TlsClient& tls,
+                                              const std::string& path, Json body) {
     TRY(std::string csr, net::make_csr(key_, options_.node_name));
     body.set("csr", std::move(csr));
     net::ClientRequest request;
@@ -333,10 +333,10 @@ class NodeIdentity final : public Identity {
   }
 
   Error refusal(const net::HttpClient::Answer& answer) {
-    std::string said = "HTTP status " + std::to_string(answer.status);
+    std::string detail = "HTTP status " + std::to_string(answer.status);
     if (const auto json = codec::parse_json(answer.body);
         json.ok() && (*json)["kind"].as_string() == "Status") {
-      said += ": " + meta::ApiStatus::from_json(*json).message;
+      detail += ": " + meta::ApiStatus::from_json(*json).message;
     }
     if (answer.status < 400 || answer.status >= 500 || answer.status == 408 ||
         answer.status == 429) {
@@ -346,10 +346,10 @@ class NodeIdentity final : public Identity {
         retry_after_ = std::clamp(milliseconds(std::chrono::seconds(seconds)), milliseconds(0),
                                   options_.backoff_max);
       }
-      return Error(Code::kUnavailable, "the gateway cannot serve this now (" + said + ")");
+      return Error(Code::kUnavailable, "the gateway cannot serve this now (" + detail + ")");
     }
     return Error(Code::kForbidden, "the gateway refuses node \"" + options_.node_name + "\" (" +
-                                       said +
+                                       detail +
                                        "); create a new join token with `varda join-token --node " +
                                        options_.node_name + "`")
         .as_terminal();
@@ -387,7 +387,7 @@ class NodeIdentity final : public Identity {
   Transport transport_;
   std::string key_;              // constant after load()
   milliseconds retry_after_{0};  // of that thread: the gateway's last Retry-After
-  bool no_token_yet_ = false, said_it_waits_ = false;  // of that thread
+  bool no_token_yet_ = false, wait_logged_ = false;  // of that thread
 
   mutable Mutex mutex_;
   CondVar woken_;

@@ -46,7 +46,7 @@ class IdentityTest : public ::testing::Test {
     return Identity::open(std::move(options), fs_, clock, *rng_);
   }
   /// The gateway's name for this node.
-  std::string asked(Identity& identity) {
+  std::string response_of(Identity& identity) {
     auto answer = identity.transport().call(ctx_, {.url = std::string(kUrl) + "/whoami"});
     if (!answer.ok()) return answer.error().message();
     return std::to_string(answer->status) + " " + answer->body;
@@ -72,9 +72,9 @@ TEST_F(IdentityTest, FirstStartEnrolsAndRestartNeedsNoTokenOrNetwork) {
     const auto identity = open(" " + token + "\n");
     ASSERT_TRUE(identity.ok()) << identity.error();
     EXPECT_FALSE((*identity)->facts());
-    EXPECT_EQ(asked(**identity), "this node has not enrolled yet");
+    EXPECT_EQ(response_of(**identity), "this node has not enrolled yet");
     ASSERT_TRUE((*identity)->enrol(ctx_).ok());
-    EXPECT_EQ(asked(**identity), "200 line7");
+    EXPECT_EQ(response_of(**identity), "200 line7");
   }
   for (const char* name : {"key.pem", "cert.pem", "ca.pem"}) {
     EXPECT_EQ((*fs_.stat(os::Path(kDirectory) / name))->mode, 0600u) << name;
@@ -102,7 +102,7 @@ TEST_F(IdentityTest, EnrolmentIsRetriedWithBackoffUntilGatewayAnswers) {
   const auto identity = open(cloud_.token("line7"));
   std::vector<std::chrono::milliseconds> waits;
   for (const Cloud::Link link :
-       {Cloud::Link::kDown, Cloud::Link::kServesNobody, Cloud::Link::kLosesAnswer}) {
+       {Cloud::Link::kDown, Cloud::Link::kUnavailable, Cloud::Link::kLosesAnswer}) {
     cloud_.link(link);
     for (int i = 0; i < 12; ++i) {
       const Status status = (*identity)->step(ctx_);
@@ -120,12 +120,12 @@ TEST_F(IdentityTest, EnrolmentIsRetriedWithBackoffUntilGatewayAnswers) {
   EXPECT_GE(waits.back(), 225s);
   cloud_.link(Cloud::Link::kUp);
   ASSERT_TRUE((*identity)->step(ctx_).ok());  // the lost requests used the token with this same key
-  EXPECT_EQ(asked(**identity), "200 line7");
+  EXPECT_EQ(response_of(**identity), "200 line7");
 }
 
 TEST_F(IdentityTest, BusyGatewaySetsRetryTime) {
   const auto identity = open(cloud_.token("line7"));
-  cloud_.link(Cloud::Link::kServesNobody);
+  cloud_.link(Cloud::Link::kUnavailable);
   ASSERT_FALSE((*identity)->step(ctx_).ok());
   EXPECT_GE((*identity)->due() - clock_.now(), 5s);  // 7 s ± 25 %
 }
@@ -150,7 +150,7 @@ TEST_F(IdentityTest, MissingTokenFileIsPolledWithoutBackoff) {
   EXPECT_EQ(cloud_.requests(), 0);
   token = cloud_.token("line7");
   ASSERT_TRUE(identity->enrol(ctx_).ok());
-  EXPECT_EQ(asked(*identity), "200 line7");
+  EXPECT_EQ(response_of(*identity), "200 line7");
 }
 
 TEST_F(IdentityTest, RefusedTokenEndsEnrolmentAndErrorNamesCommand) {
@@ -177,7 +177,7 @@ TEST_F(IdentityTest, RefusedTokenEndsEnrolmentAndErrorNamesCommand) {
 
 TEST_F(IdentityTest, InvalidTokenFailsEnrolmentAtOnce) {
   const struct {
-    std::string token, said;
+    std::string token, message;
   } cases[] = {
       {"", "needs a join token"},
       {"nonsense", "not a join token"},
@@ -190,7 +190,7 @@ TEST_F(IdentityTest, InvalidTokenFailsEnrolmentAtOnce) {
     const Status status = (*identity)->enrol(ctx_);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code(), Code::kInvalid);
-    EXPECT_NE(status.error().message().find(c.said), std::string::npos) << status.error();
+    EXPECT_NE(status.error().message().find(c.message), std::string::npos) << status.error();
     EXPECT_EQ(file("cert.pem"), "");
   }
 }
@@ -209,7 +209,7 @@ TEST_F(IdentityTest, DamagedIdentityFileIsNamedInError) {
   const struct {
     const char* name;
     std::string bytes;
-    const char* said;
+    const char* message;
   } cases[] = {
       {"key.pem", "nonsense", "key.pem contains no key"},
       {"key.pem", *net::make_key(), "does not belong to the key"},
@@ -219,9 +219,9 @@ TEST_F(IdentityTest, DamagedIdentityFileIsNamedInError) {
   for (const auto& c : cases) {
     ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / c.name, c.bytes, 0600).ok());
     const auto identity = open();
-    ASSERT_FALSE(identity.ok()) << c.said;
+    ASSERT_FALSE(identity.ok()) << c.message;
     EXPECT_EQ(identity.error().code(), Code::kCorrupt);
-    EXPECT_NE(identity.error().message().find(c.said), std::string::npos) << identity.error();
+    EXPECT_NE(identity.error().message().find(c.message), std::string::npos) << identity.error();
     ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / "key.pem", key, 0600).ok());
     ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / "ca.pem", ca, 0600).ok());
     ASSERT_TRUE(
@@ -246,7 +246,7 @@ TEST_F(IdentityTest, CertificateRenewsAtTwoThirdsAndServesNewRequests) {
   EXPECT_EQ(file("key.pem"), key);
   EXPECT_EQ(net::certificate_facts(file("cert.pem"))->sha256, second.sha256);
   clock_.advance(24h * 40);  // the first certificate has expired
-  EXPECT_EQ(asked(**identity), "200 line7");
+  EXPECT_EQ(response_of(**identity), "200 line7");
   EXPECT_EQ((*open())->facts()->sha256, second.sha256);
 }
 
@@ -274,9 +274,9 @@ TEST_F(IdentityTest, FailedRenewalIsRetriedEvenAfterExpiry) {
     }
   }
   cloud_.link(Cloud::Link::kUp);
-  EXPECT_EQ(asked(**identity).substr(0, 4), "401 ");
+  EXPECT_EQ(response_of(**identity).substr(0, 4), "401 ");
   ASSERT_TRUE((*identity)->step(ctx_).ok());
-  EXPECT_EQ(asked(**identity), "200 line7");
+  EXPECT_EQ(response_of(**identity), "200 line7");
 }
 
 TEST_F(IdentityTest, NewTokenReenrolsNodeAfterGracePeriod) {
@@ -292,7 +292,7 @@ TEST_F(IdentityTest, NewTokenReenrolsNodeAfterGracePeriod) {
   }
   const auto identity = open(cloud_.token("line7"));
   ASSERT_TRUE((*identity)->step(ctx_).ok());
-  EXPECT_EQ(asked(**identity), "200 line7");
+  EXPECT_EQ(response_of(**identity), "200 line7");
 }
 
 TEST_F(IdentityTest, NewTokenReplacesCertificateOfAnotherLayer) {
@@ -350,7 +350,7 @@ TEST_F(IdentityTest, NodeWithClockAt1970EnrolsAndRenews) {
   EXPECT_GE((*identity)->due() - again.now(), 24h * 59);
   // Once the clock is set, it is used again.
   again.set_wall(clock_.wall() + 24h * 80);
-  EXPECT_EQ(asked(*identity.value()), "200 line7");
+  EXPECT_EQ(response_of(*identity.value()), "200 line7");
 }
 
 TEST_F(IdentityTest, ClockYearsAheadCausesNoRenewalLoop) {
@@ -373,10 +373,10 @@ TEST_F(IdentityTest, RejectedCertificateIsRenewedAtOnceDespiteNodeClock) {
   clock_.advance(24h * 100);
   const auto identity = open_with(stopped);
   EXPECT_GT((*identity)->due(), stopped.now() + 24h * 30);
-  EXPECT_EQ(asked(**identity).substr(0, 4), "401 ");
+  EXPECT_EQ(response_of(**identity).substr(0, 4), "401 ");
   EXPECT_LE((*identity)->due(), stopped.now());
   ASSERT_TRUE((*identity)->step(ctx_).ok());
-  EXPECT_EQ(asked(**identity), "200 line7");
+  EXPECT_EQ(response_of(**identity), "200 line7");
   EXPECT_GT((*identity)->due(), stopped.now() + 24h * 30);
 }
 
@@ -384,14 +384,14 @@ TEST_F(IdentityTest, Repeated401DoesNotShortenRenewalBackoff) {
   const auto identity = open(cloud_.token("line7"));
   ASSERT_TRUE((*identity)->enrol(ctx_).ok());
   clock_.advance(24h * 91);
-  EXPECT_EQ(asked(**identity).substr(0, 4), "401 ");
+  EXPECT_EQ(response_of(**identity).substr(0, 4), "401 ");
   cloud_.link(Cloud::Link::kDown);
   ASSERT_FALSE((*identity)->step(ctx_).ok());
   const int before = cloud_.requests();
   const SteadyTime due = (*identity)->due();
   EXPECT_GT(due, clock_.now());
   cloud_.link(Cloud::Link::kUp);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(asked(**identity).substr(0, 4), "401 ");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(response_of(**identity).substr(0, 4), "401 ");
   EXPECT_EQ((*identity)->due(), due);
   EXPECT_EQ(cloud_.requests(), before + 5);
 }
@@ -526,7 +526,7 @@ TEST(IdentityCrash, PowerCutLeavesWholeOrNoIdentityAndTokenStaysValid) {
       return Identity::open(std::move(options), fs, clock, *rng);
     };
     std::uint64_t promises = 0;
-    WallTime kept{};  // expiry of the certificate that step() succeeded for
+    WallTime best_expiry{};  // expiry of the certificate that step() succeeded for
     CrashingFileSystem fs(campaign.seed());
     CHECK(fs.make_directories("/var", 0755).ok() && fs.sync_directory("/").ok());
     const auto check = [&](CrashingFileSystem& left, Rng&) -> std::string {
@@ -534,8 +534,8 @@ TEST(IdentityCrash, PowerCutLeavesWholeOrNoIdentityAndTokenStaysValid) {
       auto identity = open(left, after);
       if (!identity.ok()) return "cannot open: " + identity.error().message();
       const auto facts = (*identity)->facts();
-      if (kept != WallTime() && !facts) return "the identity is lost";
-      if (facts && facts->not_after < kept) return "an older certificate came back";
+      if (best_expiry != WallTime() && !facts) return "the identity is lost";
+      if (facts && facts->not_after < best_expiry) return "an older certificate came back";
       if (const Status status = (*identity)->enrol(ctx); !status.ok())
         return "cannot enrol: " + status.error().message();
       return "";
@@ -549,7 +549,7 @@ TEST(IdentityCrash, PowerCutLeavesWholeOrNoIdentityAndTokenStaysValid) {
       ASSERT_TRUE(identity.ok()) << identity.error();
       for (int i = 0; i < 3 && !campaign.over(); ++i) {
         ASSERT_TRUE((*identity)->step(ctx).ok());
-        kept = (*identity)->facts()->not_after;
+        best_expiry = (*identity)->facts()->not_after;
         ++promises;
         clock.advance(1h);
       }

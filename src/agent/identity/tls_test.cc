@@ -52,7 +52,7 @@ class IdentityOverTls : public ::testing::Test {
     if (!token.empty()) options.join_token = [token] { return Result<std::string>(token); };
     return *Identity::open(std::move(options), fs_, clock, system_rng());
   }
-  std::string asked(const net::Server& server, net::HttpClient& client) {
+  std::string response_of(const net::Server& server, net::HttpClient& client) {
     auto answer = client.call(
         ctx_, {.url = "https://127.0.0.1:" + std::to_string(server.port()) + "/whoami"});
     if (!answer.ok()) return answer.error().message();
@@ -70,21 +70,21 @@ class IdentityOverTls : public ::testing::Test {
 TEST_F(IdentityOverTls, NodeEnrolsByPinnedDigestAndAuthenticatesByCertificate) {
   const auto identity = open(*server_, cloud_.token("line7"));
   ASSERT_TRUE(identity->enrol(ctx_).ok());
-  EXPECT_EQ(asked(*server_, identity->transport()), "200 line7");
+  EXPECT_EQ(response_of(*server_, identity->transport()), "200 line7");
   const WallTime before = identity->facts()->not_after;
   ASSERT_TRUE(identity->step(ctx_).ok());
   EXPECT_GE(identity->facts()->not_after, before);
-  EXPECT_EQ(asked(*server_, identity->transport()), "200 line7");
-  EXPECT_EQ(asked(*server_, open(*server_, "")->transport()), "200 line7");
+  EXPECT_EQ(response_of(*server_, identity->transport()), "200 line7");
+  EXPECT_EQ(response_of(*server_, open(*server_, "")->transport()), "200 line7");
 }
 
 TEST_F(IdentityOverTls, TokenIsNotSentToServerOfAnotherCa) {
   const auto other = *gateway::Authority::of(*net::make_ca("edge-ca", 24h));
   net::Server::Options options;
   options.tls = *other.server({});
-  std::atomic<int> heard{0};
+  std::atomic<int> received{0};
   const auto middle = *net::Server::create(options, net::inline_handler([&](const net::Request&) {
-                                             ++heard;
+                                             ++received;
                                              return net::Response();
                                            }));
   const auto identity = open(*middle, cloud_.token("line7"));
@@ -94,12 +94,12 @@ TEST_F(IdentityOverTls, TokenIsNotSentToServerOfAnotherCa) {
     EXPECT_FALSE(status.error().terminal());  // it may be a captive portal
     EXPECT_NE(status.error().message().find("certificate"), std::string::npos) << status.error();
   }
-  EXPECT_EQ(heard, 0);
+  EXPECT_EQ(received, 0);
   // An enrolled node is not misled, either.
   ASSERT_TRUE(open(*server_, cloud_.token("line7"))->enrol(ctx_).ok());
   const auto enrolled = open(*middle, "");
   EXPECT_FALSE(enrolled->step(ctx_).ok());
-  EXPECT_EQ(heard, 0);
+  EXPECT_EQ(received, 0);
 }
 
 TEST_F(IdentityOverTls, OnlyNodeCertificatesOfTheCaAreAccepted) {
@@ -109,7 +109,7 @@ TEST_F(IdentityOverTls, OnlyNodeCertificatesOfTheCaAreAccepted) {
                                                   .certificate_pem = pair.certificate_pem,
                                                   .key_pem = pair.key_pem,
                                                   .server_name = ""}});
-    return asked(*server_, *client);
+    return response_of(*server_, *client);
   };
   // Signed by the same CA, which an administrator may use for more than the edge.
   const net::KeyPair edge_ca = *net::make_ca("edge-ca", 24h);
@@ -117,7 +117,7 @@ TEST_F(IdentityOverTls, OnlyNodeCertificatesOfTheCaAreAccepted) {
   net::Server::Options options;
   options.tls = *authority.server({});
   const auto server = serve(options);
-  const auto ask = [&](const std::string& name, std::vector<std::string> organizations) {
+  const auto status_for = [&](const std::string& name, std::vector<std::string> organizations) {
     net::CertificateRequest request;
     request.common_name = name;
     request.organizations = std::move(organizations);
@@ -126,13 +126,13 @@ TEST_F(IdentityOverTls, OnlyNodeCertificatesOfTheCaAreAccepted) {
                                                   .certificate_pem = pair.certificate_pem,
                                                   .key_pem = pair.key_pem,
                                                   .server_name = ""}});
-    return asked(*server, *client).substr(0, 4);
+    return response_of(*server, *client).substr(0, 4);
   };
-  EXPECT_EQ(ask("line7", {"system:nodes"}), "200 ");
-  EXPECT_EQ(ask("line7", {"system:masters"}), "403 ");
-  EXPECT_EQ(ask("line7", {"system:nodes", "system:masters"}), "403 ");
-  EXPECT_EQ(ask("system:admin", {"system:nodes"}), "403 ");
-  EXPECT_EQ(ask("line7", {}), "403 ");
+  EXPECT_EQ(status_for("line7", {"system:nodes"}), "200 ");
+  EXPECT_EQ(status_for("line7", {"system:masters"}), "403 ");
+  EXPECT_EQ(status_for("line7", {"system:nodes", "system:masters"}), "403 ");
+  EXPECT_EQ(status_for("system:admin", {"system:nodes"}), "403 ");
+  EXPECT_EQ(status_for("line7", {}), "403 ");
   // Another CA with the same name: the connection fails.
   net::CertificateRequest request;
   request.common_name = "line7";
@@ -215,11 +215,11 @@ TEST_F(IdentityOverTls, RenewalKeepsAnOpenWatch) {
 
   std::jthread renewal([&](const std::stop_token& stop) { identity->run(Context(stop)); });
   refuse = true;
-  EXPECT_EQ(asked(*server, identity->transport()), "401 ");
+  EXPECT_EQ(response_of(*server, identity->transport()), "401 ");
   while (identity->facts()->sha256 == first) ASSERT_TRUE(ctx_.sleep_for(1ms).ok());
   pipe->put("two");
   EXPECT_EQ(watch->body->read()->value(), "two");
-  EXPECT_EQ(asked(*server, identity->transport()), "200 ");
+  EXPECT_EQ(response_of(*server, identity->transport()), "200 ");
   renewal.request_stop();
   renewal.join();
   watch->body.reset();

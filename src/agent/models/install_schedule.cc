@@ -102,9 +102,10 @@ void InstallSchedule::finished(const JobKey& key, const artifact::Outcome<std::u
       const auto doubled = policy_.first * (std::int64_t{1} << std::min(job.failures - 1, 20));
       const auto delay = std::min<std::chrono::milliseconds>(doubled, policy_.max);
       // The sources' Retry-After is a lower bound, so jitter is added above it.
-      const auto asked = std::min<std::chrono::milliseconds>(failure.retry_after, policy_.max);
-      job.due = now + std::max(std::chrono::duration_cast<Duration>(delay * (0.75 + 0.25 * random)),
-                               std::chrono::duration_cast<Duration>(asked * (1 + 0.25 * random)));
+      const auto requested = std::min<std::chrono::milliseconds>(failure.retry_after, policy_.max);
+      job.due =
+          now + std::max(std::chrono::duration_cast<Duration>(delay * (0.75 + 0.25 * random)),
+                         std::chrono::duration_cast<Duration>(requested * (1 + 0.25 * random)));
       break;
     }
     case artifact::Retry::kHourly:

@@ -64,12 +64,12 @@ TEST_F(InstallScheduleTest, TransientFailuresBackOffUpToFiveMinutesForEver) {
 
 TEST_F(InstallScheduleTest, RetryAfterIsHonouredUpToFiveMinutes) {
   (void)schedule.set_wanted({job("a")}, now);
-  for (const auto& [asked, waited] :
+  for (const auto& [requested, waited] :
        {std::pair{seconds(90), seconds(90)}, std::pair{seconds(3600), seconds(300)}}) {
     ASSERT_TRUE(schedule.take(now));
-    schedule.finished(job("a"),
-                      Failure{Reason::kDownloadFailed, Error(Code::kUnavailable, "busy"), asked},
-                      now, /*random=*/0);
+    schedule.finished(
+        job("a"), Failure{Reason::kDownloadFailed, Error(Code::kUnavailable, "busy"), requested},
+        now, /*random=*/0);
     EXPECT_EQ(*schedule.next() - now, Duration(waited));
     now = *schedule.next();
   }

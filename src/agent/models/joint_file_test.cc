@@ -37,8 +37,8 @@ class FullStore final : public artifact::Store {
 /// The model's server, as far as the agent uses it.
 class Server final : public net::HttpClient {
  public:
-  std::string joint;               // the answer about tiers; "": 404
-  std::vector<std::string> asked;  // requests about tiers
+  std::string joint;                   // the answer about tiers; "": 404
+  std::vector<std::string> requested;  // requests about tiers
   int joint_status = 200;
   static constexpr const char* kIndex = R"([{"name": "digits", "version": "3", "state": "READY"}])";
   std::string index = kIndex;
@@ -58,7 +58,7 @@ class Server final : public net::HttpClient {
         net::Response out;
         out.body = index;
         if (request.method == "POST") return out;
-        asked.emplace_back(request.path());
+        requested.emplace_back(request.path());
         out.body = joint;
         out.status = joint.empty() ? 404 : joint_status;
         return out;
@@ -132,7 +132,7 @@ class JointFile : public ::testing::Test {
   std::uint64_t inode() { return (*fs.stat(kFile))->inode; }
   std::string target() { return tree->target("default/digits.edge").value().value_or(""); }
   /// "STATE REASON" of the version, and the reason of the joint's problem.
-  std::string said() {
+  std::string summary() {
     if (published.models.empty()) return "nothing";
     const api::EdgeModelReport& model = published.models[0];
     return model.versions[0].state + " " + model.versions[0].reason + ", " +
@@ -168,7 +168,7 @@ TEST_F(JointFile, FileIsWrittenBeforeFirstTargetAndFollowsWorkList) {
   EXPECT_TRUE(in_order) << "a version was shown before the tiers were there";
   EXPECT_EQ(file(), "{\"version\":1}\n");
   EXPECT_EQ(target(), "3");
-  EXPECT_EQ(said(), "Ready , ");
+  EXPECT_EQ(summary(), "Ready , ");
   want(R"({"version": 2})");
   EXPECT_EQ(file(), "{\"version\":2}\n");
   want("");
@@ -201,13 +201,13 @@ TEST_F(JointFile, FullDiskDelaysFirstVersionUntilFileIsWritten) {
                : Status();
   });
   want(R"({"version": 1})");
-  EXPECT_EQ(said(), "Failed DiskFull, DiskFull");
+  EXPECT_EQ(summary(), "Failed DiskFull, DiskFull");
   EXPECT_EQ(target(), "");
   EXPECT_EQ(published.models[0].versions[0].message,
             "joint.json cannot be written: no space left on device");
   fs.on_call({});
   pass(seconds(5));
-  EXPECT_EQ(said(), "Ready , ");
+  EXPECT_EQ(summary(), "Ready , ");
   EXPECT_EQ(target(), "3");
   EXPECT_EQ(file(), "{\"version\":1}\n");
 }
@@ -219,11 +219,11 @@ TEST_F(JointFile, FullDiskKeepsOldFileAndReportsDiskFull) {
   });
   want(R"({"version": 2})");
   EXPECT_EQ(file(), "{\"version\":1}\n");
-  EXPECT_EQ(said(), "Ready , DiskFull");
+  EXPECT_EQ(summary(), "Ready , DiskFull");
   EXPECT_EQ(target(), "3");
   fs.on_call({});
   pass(seconds(5));
-  EXPECT_EQ(said(), "Ready , ");
+  EXPECT_EQ(summary(), "Ready , ");
   EXPECT_EQ(file(), "{\"version\":2}\n");
 }
 
@@ -231,9 +231,9 @@ TEST_F(JointFile, OversizedFileIsRefusedAndOldFileStays) {
   want(R"({"version": 1})");
   want("{\"version\": 2, \"service\": \"" + std::string(Manager::kJointBytesMax, 'x') + "\"}");
   EXPECT_EQ(file(), "{\"version\":1}\n");
-  EXPECT_EQ(said(), "Ready , Refused");
+  EXPECT_EQ(summary(), "Ready , Refused");
   want(R"({"version": 3})");
-  EXPECT_EQ(said(), "Ready , ");
+  EXPECT_EQ(summary(), "Ready , ");
   EXPECT_EQ(file(), "{\"version\":3}\n");
 }
 
@@ -241,7 +241,7 @@ TEST_F(JointFile, ServerCountersAreReportedAndSurviveAgentRestart) {
   http.joint =
       R"({"instance": "a", "counters": {"inferences": 3, "answered": {"edge": 3}}, "tiers": [{"name": "edge", "state": "Ready"}]})";
   want(R"({"version": 1})", "3", Server::kUrl);
-  EXPECT_EQ(http.asked.front(), "/v2/models/digits/joint");
+  EXPECT_EQ(http.requested.front(), "/v2/models/digits/joint");
   const auto counted = [this] {
     return published.models[0].joint.at("counters/inferences").as_integer(-1);
   };
@@ -259,13 +259,13 @@ TEST_F(JointFile, ServerCountersAreReportedAndSurviveAgentRestart) {
   EXPECT_EQ(counted(), 5);
   EXPECT_EQ(published.models[0].joint["epoch"].as_string(), epoch);
   // An idle server is polled, but causes no report.
-  const std::size_t asked = http.asked.size();
+  const std::size_t before = http.requested.size();
   int updated = 0;
   on_publish = [&updated] { ++updated; };
   for (int second = 0; second < 60; ++second) pass(seconds(1));
   EXPECT_EQ(updated, 0);
-  EXPECT_GE(http.asked.size(), asked + 25);
-  EXPECT_LE(http.asked.size(), asked + 35);
+  EXPECT_GE(http.requested.size(), before + 25);
+  EXPECT_LE(http.requested.size(), before + 35);
   // Answers without tiers, and invalid answers, change nothing. A model without tiers is not
   // polled.
   for (const char* answer :
@@ -275,9 +275,9 @@ TEST_F(JointFile, ServerCountersAreReportedAndSurviveAgentRestart) {
     EXPECT_EQ(counted(), 5);
   }
   want("", "3", Server::kUrl);
-  http.asked.clear();
+  http.requested.clear();
   for (int second = 0; second < 20; ++second) pass(seconds(1));
-  EXPECT_TRUE(http.asked.empty());
+  EXPECT_TRUE(http.requested.empty());
   EXPECT_TRUE(published.models[0].joint.is_null());
 }
 
@@ -359,10 +359,10 @@ TEST_F(JointFile, AgentStopSkipsUnresponsiveServer) {
   want(R"({"version": 1})", "3", Server::kUrl);
   http.away = true;
   for (int second = 0; second < 20; ++second) pass(seconds(1));
-  const std::size_t asked = http.asked.size();
+  const std::size_t before = http.requested.size();
   http.away = false;
   manager->finish();
-  EXPECT_EQ(http.asked.size(), asked);
+  EXPECT_EQ(http.requested.size(), before);
 }
 
 TEST_F(JointFile, TotalSizeOfTierReportsIsBounded) {
@@ -406,7 +406,7 @@ TEST_F(JointFile, WorkingDiskRepairsStateAfterAnyFailedCall) {
       EXPECT_EQ(file(), "{\"version\":1}\n") << nth;
     }
     for (int minute = 0; minute < 3; ++minute) pass(seconds(61));
-    EXPECT_EQ(said(), "Ready , ") << nth;
+    EXPECT_EQ(summary(), "Ready , ") << nth;
     EXPECT_EQ(target(), "3") << nth;
     EXPECT_EQ(file(), "{\"version\":1}\n") << nth;
     if (!fault) return;

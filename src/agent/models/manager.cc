@@ -129,16 +129,16 @@ std::vector<runtime::Task> Manager::tasks() {
 }
 
 void Manager::finish() {
-  poller_.ask_tiers(Context::background().with_timeout(options_.last_output));
+  poller_.poll_counters(Context::background().with_timeout(options_.last_output));
   tier_counters_.save_all();
 }
 
 std::optional<SteadyTime> Manager::due() const {
   const MutexLock lock(mutex_);
-  return dirty_ ? SteadyTime::min() : next_look();
+  return dirty_ ? SteadyTime::min() : next_check();
 }
 
-SteadyTime Manager::next_look() const {
+SteadyTime Manager::next_check() const {
   return std::min(
       {disk_due_, requests_due_, joint_due_, progress_.due().value_or(SteadyTime::max())});
 }
@@ -196,8 +196,8 @@ void Manager::install(const Context& ctx) {
                                      {"url", artifact::shown_url(job->url)},
                                      {"bytes", *outcome}});
   } else if (outcome.error().reason != artifact::Reason::kCancelled) {
-    log::warn("artifact not installed", {{"reason", to_string(outcome.error().reason)},
-                                         {"error", outcome.error().error}});
+    log::warn("artifact not installed",
+              {{"reason", to_string(outcome.error().reason)}, {"error", outcome.error().error}});
   }
   if (options_.metrics != nullptr)
     options_.metrics
@@ -282,7 +282,7 @@ void Manager::share_archives() {
   options_.archives->set(std::move(shares));
 }
 
-void Manager::look_at_tree() {
+void Manager::check_tree() {
   std::map<std::string, Shown> seen;
   const auto keys = tree_.keys();
   if (!keys.ok()) {
@@ -332,7 +332,7 @@ void Manager::write_joint_files() {
                   "joint.json cannot be written: " + status.error().message()};
     if (const auto before = unwritten_.find(model.key);
         before == unwritten_.end() || before->second != one)
-      log::error("joint not written", {{"model", model.key}, {"error", status.error()}});
+      log::error("joint.json not written", {{"model", model.key}, {"error", status.error()}});
     unwritten.emplace(model.key, std::move(one));
   }
   unwritten_ = std::move(unwritten);
@@ -391,9 +391,10 @@ void Manager::act(const Plan& plan) {
       log::warn("cannot clear a model directory", {{"model", key}, {"error", status.error()}});
   };
   for (const std::string& key : plan.clear) complain(key, tree_.clear_target(key));
-  for (const auto& kept : plan.keep) {  // no structured binding: clang 14 cannot capture one
-    const auto& key = kept.first;
-    const auto& keep = kept.second;
+  for (const auto& kept_versions :
+       plan.keep) {  // no structured binding: clang 14 cannot capture one
+    const auto& key = kept_versions.first;
+    const auto& keep = kept_versions.second;
     const auto shown = shown_.find(key);
     const bool surplus =
         shown != shown_.end() &&
@@ -474,7 +475,7 @@ bool Manager::read_requests() {
   return true;
 }
 
-bool Manager::look_at_disk() {
+bool Manager::check_disk() {
   const auto space = fs_.space(tree_.root());
   if (!space.ok()) return false;
   const api::EdgeDisk now = round_disk(space->capacity_bytes, space->available_bytes, disk_);
@@ -485,10 +486,10 @@ bool Manager::look_at_disk() {
 
 void Manager::step() {
   // Checked at every step: a disk may fill up within seconds, and a check costs microseconds.
-  const bool other_disk = look_at_disk();
+  const bool other_disk = check_disk();
   if (clock_.now() >= requests_due_ && !read_requests() && !other_disk) {
     const MutexLock lock(mutex_);
-    if (!dirty_ && clock_.now() < next_look()) return;  // nothing else is due
+    if (!dirty_ && clock_.now() < next_check()) return;  // nothing else is due
   }
   if (clock_.now() >= disk_due_) disk_due_ = clock_.now() + options_.disk_period;
   {
@@ -509,11 +510,11 @@ void Manager::carry_out() {
   tier_counters_.set_wanted(tiers);
   schedule_installs();
   share_archives();
-  look_at_tree();
+  check_tree();
   act(plan(list_->spec, world()));
   // The second plan is for the polls: they expect the versions that act() has exposed, and the
   // numbers of those versions.
-  look_at_tree();
+  check_tree();
   show_numbers();
   poller_.set(plan(list_->spec, world()).poll);
   save_failures();
@@ -556,7 +557,7 @@ std::vector<api::EdgeModelReport> Manager::model_reports() const {
                                                                      {"message", message}})}});
   }
   for (const auto& [key, unwritten] : unwritten_)
-    now.joint_reports[key].set("problem", codec::Json::object({{"reason", unwritten.word},
+    now.joint_reports[key].set("problem", codec::Json::object({{"reason", unwritten.reason_name},
                                                                {"message", unwritten.message}}));
   std::vector<api::EdgeModelReport> out = report(list_->spec, now);
   for (api::EdgeModelReport& model : out) {
@@ -601,8 +602,8 @@ core::ListId Manager::put_report(api::EdgeNodeStatus& status,
   status.disk = published_->status.disk;
   status.models = published_->status.models;
   for (api::EdgeModelReport& model : status.models)
-    if (const auto* there = live.find_model(model.key); there != nullptr)
-      keep_ahead(model.joint, there->joint);
+    if (const auto* live_model = live.find_model(model.key); live_model != nullptr)
+      keep_ahead(model.joint, live_model->joint);
   return published_->list;
 }
 

@@ -71,7 +71,7 @@ class Manager final : public core::NodeComponent {
  private:
   std::optional<SteadyTime> due() const;
   /// The next time to look without an event.
-  SteadyTime next_look() const REQUIRES(mutex_);
+  SteadyTime next_check() const REQUIRES(mutex_);
   std::map<JobKey, JobReport> jobs() const REQUIRES(mutex_);
   std::optional<SteadyTime> install_due() const;
   /// Runs one job, if one is due.
@@ -85,12 +85,12 @@ class Manager final : public core::NodeComponent {
   /// Whether something must be installed again.
   bool read_requests();
   /// Whether the reported figures changed.
-  bool look_at_disk();
+  bool check_disk();
   void note_ready_artifacts(const std::vector<JobKey>& jobs);
   void note_peers();
   void share_archives();
   /// Updates shown_ from the model tree.
-  void look_at_tree();
+  void check_tree();
   /// Writes the joint.json files, before any target.
   void write_joint_files();
   void act(const Plan& plan);
@@ -119,13 +119,13 @@ class Manager final : public core::NodeComponent {
     std::string target;
     std::vector<std::string> versions;
     std::map<std::string, std::string> digests;
-    std::vector<std::string> beside;
+    std::vector<std::string> extra_files;
     friend bool operator==(const NumberedState&, const NumberedState&) = default;
   };
   std::map<std::string, NumberedState> numbered_;  // by this process
   struct Unwritten {                               // a joint.json that could not be written
     artifact::Reason reason;
-    std::string word, message;
+    std::string reason_name, message;
     friend bool operator==(const Unwritten&, const Unwritten&) = default;
   };
   std::map<std::string, Unwritten> unwritten_;                  // by model key

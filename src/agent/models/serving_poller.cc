@@ -62,7 +62,7 @@ bool ServingPoller::complete() const {
                      [](const auto& state) { return state.second.report.has_value(); });
 }
 
-Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll& poll) {
+Result<ServingPoller::Answer> ServingPoller::fetch(const Context& ctx, const Poll& poll) {
   net::ClientRequest request;
   request.method = poll.status_query.method;
   request.url = poll.url + poll.status_query.path;
@@ -83,7 +83,7 @@ Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll&
 }
 
 // Called only for a server that just answered. A lost answer is repeated by the next poll.
-void ServingPoller::ask_joint(const Context& ctx, const Poll& poll) {
+void ServingPoller::poll_joint(const Context& ctx, const Poll& poll) {
   net::ClientRequest request;
   request.url = poll.url + "/v2/models/" + net::percent_encode(poll.model_name) + "/joint";
   request.max_response_bytes = kJointBytesMax;
@@ -124,10 +124,11 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
       report.state = api::EdgeServingReport::kUnreachable;
       report.reason = "Unreachable";
       const Error& error = answer.error();
-      const bool said = error.code() == Code::kCorrupt || error.code() == Code::kExhausted;
-      report.message = said ? "the answer of the model server at " + poll.url + " cannot be read"
-                            : "the model server does not answer at " + poll.url;
-      if (said && state.log_throttle.should_log(error.message(), clock_.now()))
+      const bool unreadable = error.code() == Code::kCorrupt || error.code() == Code::kExhausted;
+      report.message = unreadable
+                           ? "the answer of the model server at " + poll.url + " cannot be read"
+                           : "the model server does not answer at " + poll.url;
+      if (unreadable && state.log_throttle.should_log(error.message(), clock_.now()))
         log::warn("version status of a model server unreadable",
                   {{"model", poll.key}, {"error", error}});
     }
@@ -158,14 +159,14 @@ void ServingPoller::step(const Context& ctx) {
   }
   for (const Poll& poll : due) {
     if (ctx.done()) return;
-    const auto answer = ask(ctx, poll);
+    const auto answer = fetch(ctx, poll);
     if (!answer.ok() && ctx.done()) return;  // cancelled: proves nothing about the server
     take(poll, answer);
-    if (answer.ok() && poll.joint && joint_) ask_joint(ctx, poll);
+    if (answer.ok() && poll.joint && joint_) poll_joint(ctx, poll);
   }
 }
 
-void ServingPoller::ask_tiers(const Context& ctx) {
+void ServingPoller::poll_counters(const Context& ctx) {
   if (!joint_) return;
   std::vector<Poll> polls;
   {
@@ -176,7 +177,7 @@ void ServingPoller::ask_tiers(const Context& ctx) {
   }
   for (const Poll& poll : polls) {
     if (ctx.done()) return;
-    ask_joint(ctx, poll);
+    poll_joint(ctx, poll);
   }
 }
 

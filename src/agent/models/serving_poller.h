@@ -50,7 +50,7 @@ class ServingPoller {
   void step(const Context& ctx);
   /// Polls the tier counters of all servers that answered lately, until the context is done. Any
   /// thread.
-  void ask_tiers(const Context& ctx);
+  void poll_counters(const Context& ctx);
   /// When the next poll is due.
   std::optional<SteadyTime> due() const;
 
@@ -67,9 +67,9 @@ class ServingPoller {
     api::EdgeServingReport report;
     std::string last_good;
   };
-  Result<Answer> ask(const Context& ctx, const Poll& poll);
+  Result<Answer> fetch(const Context& ctx, const Poll& poll);
   void take(const Poll& poll, const Result<Answer>& answer);
-  void ask_joint(const Context& ctx, const Poll& poll);
+  void poll_joint(const Context& ctx, const Poll& poll);
 
   net::HttpClient& http_;
   const Options options_;

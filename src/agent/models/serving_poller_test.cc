@@ -47,10 +47,10 @@ class LastOutput : public ::testing::Test {
     clock_.advance(seconds(10));
     poller_.step(ctx);
   }
-  int said() {
+  int publications() {
     const int before = published_;
     server_.reconcile_with_server = nullptr;
-    poller_.ask_tiers(Context());
+    poller_.poll_counters(Context());
     return published_ - before;
   }
 
@@ -73,17 +73,17 @@ TEST_F(LastOutput, FinalPollIncludesServerInterruptedByStop) {
   };
   poll(Context(end.get_token()));
   EXPECT_EQ(poller_.reports().at("default/digits").state, api::EdgeServingReport::kReady);
-  EXPECT_EQ(said(), 1);
+  EXPECT_EQ(publications(), 1);
 }
 
 TEST_F(LastOutput, FinalPollSkipsServerAfterSecondTimeout) {
   server_.reconcile_with_server = []() -> Status { return Error(Code::kTimeout, "late"); };
   poll(Context());
-  EXPECT_EQ(said(), 1);
+  EXPECT_EQ(publications(), 1);
   server_.reconcile_with_server = []() -> Status { return Error(Code::kTimeout, "gone"); };
   poll(Context());
   EXPECT_EQ(poller_.reports().at("default/digits").state, api::EdgeServingReport::kUnreachable);
-  EXPECT_EQ(said(), 0);
+  EXPECT_EQ(publications(), 0);
 }
 
 }  // namespace serving_poller_test

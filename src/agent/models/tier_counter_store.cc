@@ -23,13 +23,13 @@ TierCounterStore::TierCounterStore(Options options, core::StateStore& state_stor
       published_(std::move(published)) {}
 
 void TierCounterStore::load() {
-  const auto kept = state_store_.entries(kPrefix);
-  if (!kept.ok()) {
-    log::error("tier counters cannot be read, starting from zero", {{"error", kept.error()}});
+  const auto stored = state_store_.entries(kPrefix);
+  if (!stored.ok()) {
+    log::error("tier counters cannot be read, starting from zero", {{"error", stored.error()}});
     return;
   }
   const MutexLock lock(mutex_);
-  for (const auto& [name, json] : *kept) {
+  for (const auto& [name, json] : *stored) {
     auto record = TierCounters::from_json(json);
     if (!record) {
       log::error("tier counters of a model cannot be read, starting from zero",
@@ -87,7 +87,7 @@ void TierCounterStore::forget_oldest() {
       if (oldest == entries_.end() || at->second.former < oldest->second.former) oldest = at;
     }
     if (former <= kFormerMax) return;
-    gone_.push_back(oldest->first);
+    removed_.push_back(oldest->first);
     entries_.erase(oldest);
   }
 }
@@ -122,8 +122,8 @@ void TierCounterStore::begin(Entry& entry, const std::string& of) {
   entry.saved.clear();
 }
 
-void TierCounterStore::take(const std::string& key, const Result<Json>& said) {
-  auto answer = said.ok() ? read_tier_answer(*said) : Result<TierAnswer>(said.error());
+void TierCounterStore::take(const std::string& key, const Result<Json>& fetched) {
+  auto answer = fetched.ok() ? read_tier_answer(*fetched) : Result<TierAnswer>(fetched.error());
   const MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end() || found->second.former != 0) return;
@@ -133,10 +133,10 @@ void TierCounterStore::take(const std::string& key, const Result<Json>& said) {
               {{"model", key}, {"error", answer.error()}});
   if (!answer.ok()) return;
   const auto before = next();
-  const Json kept = entry.dirty ? Json() : entry.record.to_json();
+  const Json previous = entry.dirty ? Json() : entry.record.to_json();
   entry.record.take(std::move(*answer));
   if (entry.record.sums().size() > 2 * TierAnswer::kCountersMax) begin(entry, entry.record.of());
-  if (!entry.dirty) entry.dirty = entry.record.to_json() != kept;
+  if (!entry.dirty) entry.dirty = entry.record.to_json() != previous;
   const auto after = next();
   if (after == before) return;
   wakeup_.notify();
@@ -175,7 +175,7 @@ SteadyTime TierCounterStore::save_at(const Entry& entry) const {
 }
 
 std::optional<SteadyTime> TierCounterStore::next() const {
-  SteadyTime out = gone_.empty() ? SteadyTime::max() : SteadyTime::min();
+  SteadyTime out = removed_.empty() ? SteadyTime::max() : SteadyTime::min();
   for (const auto& [key, entry] : entries_) out = std::min({out, report_at(entry), save_at(entry)});
   return out == SteadyTime::max() ? std::nullopt : std::optional(out);
 }
@@ -195,14 +195,14 @@ std::map<std::string, Json> TierCounterStore::reports() const {
 
 void TierCounterStore::save(const std::vector<std::string>& keys) {
   std::map<std::string, Json> values;
-  std::map<std::string, std::pair<Json, Counts>> kept;
+  std::map<std::string, std::pair<Json, Counts>> written;
   {
     const MutexLock lock(mutex_);
-    for (const std::string& key : std::exchange(gone_, {})) values[kPrefix + key] = Json();
+    for (const std::string& key : std::exchange(removed_, {})) values[kPrefix + key] = Json();
     for (const std::string& key : keys) {
       const Entry& entry = entries_.at(key);
       Json json = entry.record.to_json();
-      kept[key] = {json, entry.record.sums()};
+      written[key] = {json, entry.record.sums()};
       if (entry.former != 0) json.set("former", entry.former);
       values[kPrefix + key] = std::move(json);
     }
@@ -215,7 +215,7 @@ void TierCounterStore::save(const std::vector<std::string>& keys) {
     return;
   }
   const MutexLock lock(mutex_);
-  for (auto& [key, what] : kept) {
+  for (auto& [key, what] : written) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) continue;
     found->second.dirty = found->second.record.to_json() != what.first;
@@ -228,7 +228,7 @@ void TierCounterStore::step() {
   {
     const MutexLock lock(mutex_);
     const SteadyTime now = clock_.now();
-    bool due = !gone_.empty();
+    bool due = !removed_.empty();
     for (const auto& [key, entry] : entries_) {
       due = due || save_at(entry) <= now;
       if (entry.dirty) unsaved.push_back(key);  // one write for all, if any is due

@@ -92,7 +92,7 @@ class TierCounterStore {
   mutable Mutex mutex_;
   runtime::Wakeup wakeup_;
   std::map<std::string, Entry> entries_ GUARDED_BY(mutex_);
-  std::vector<std::string> gone_ GUARDED_BY(mutex_);  // to delete from the state store
+  std::vector<std::string> removed_ GUARDED_BY(mutex_);  // to delete from the state store
   std::optional<std::map<std::string, codec::Json>> live_ GUARDED_BY(mutex_);
   SteadyTime saved_at_ GUARDED_BY(mutex_) = SteadyTime::min();
 };

@@ -121,10 +121,10 @@ Json two_digits(const Json& value) {
   return (number + step / 2) / step * step;
 }
 
-void for_each_tier(Json& rest, const auto& what) {
+void for_each_tier(Json& rest, const auto& change) {
   if (Json* tiers = rest.find("tiers"); tiers != nullptr && tiers->is_array())
     for (Json& tier : tiers->array_items())
-      if (tier.is_object()) what(tier);
+      if (tier.is_object()) change(tier);
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ Result<TierAnswer> read_tier_answer(const Json& answer) {
   for (const Json& tier : tiers.as_array())
     if (!tier.is_object()) return wrong("a tier is not an object");
   for (const char* name : {"degraded", "problem"})
-    if (const Json* said = answer.find(name); said != nullptr && !said->is_object())
+    if (const Json* member = answer.find(name); member != nullptr && !member->is_object())
       return wrong(std::string(name) + " is not an object");
   for_each_tier(out.rest, [](Json& tier) {
     for (const char* name : {"p50Us", "p99Us"})
@@ -243,17 +243,17 @@ void TierCounters::count_from(const Counts& zero) {
 }
 
 void TierCounters::reconcile_with_server(const Json& live, std::string epoch) {
-  const std::string& theirs = live["epoch"].as_string();
-  if (theirs.empty() || (!before_.empty() && theirs == before_)) return;
-  if (theirs == epoch_) {
+  const std::string& live_epoch = live["epoch"].as_string();
+  if (live_epoch.empty() || (!before_.empty() && live_epoch == before_)) return;
+  if (live_epoch == epoch_) {
     const Counts counts = counts_of(live["counters"]);
     const bool more = std::any_of(counts.begin(), counts.end(), [this](const auto& one) {
-      const auto ours = loaded_.find(one.first);
-      return one.second > (ours == loaded_.end() ? 0 : ours->second);
+      const auto loaded = loaded_.find(one.first);
+      return one.second > (loaded == loaded_.end() ? 0 : loaded->second);
     });
     if (!more) return;
   }
-  before_ = theirs;
+  before_ = live_epoch;
   epoch_ = std::move(epoch);
   if (!first_) skip_ = true;
   count_from(first_ ? *first_ : sums());

@@ -21,7 +21,7 @@
 
 namespace varda::agent::models {
 
-/// Counters by RFC 6901 pointer, such as "/asked/cloud".
+/// Counters by RFC 6901 pointer, such as "/called/cloud".
 using Counts = std::map<std::string, std::int64_t>;
 
 /// A server's answer, validated.

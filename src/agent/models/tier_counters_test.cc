@@ -17,12 +17,13 @@ Json json(const std::string& text) { return codec::parse_json(text).value(); }
 
 constexpr const char* kTiers = R"([{"name": "edge", "state": "Ready"}])";
 
-Json said(const std::string& instance, const std::string& counters, const std::string& more = "") {
+Json answer_json(const std::string& instance, const std::string& counters,
+                 const std::string& more = "") {
   return json(R"({"instance": ")" + instance + R"(", "counters": )" + counters + R"(, "tiers": )" +
               kTiers + more + "}");
 }
 TierAnswer answer(const std::string& instance, const std::string& counters) {
-  return read_tier_answer(said(instance, counters)).value();
+  return read_tier_answer(answer_json(instance, counters)).value();
 }
 
 TEST(TierAnswer, InvalidAnswerIsRejectedWithReason) {
@@ -64,20 +65,20 @@ TEST(TierAnswer, InvalidAnswerIsRejectedWithReason) {
   std::string many;
   for (int i = 0; i <= 512; ++i)
     many += (i == 0 ? "" : ",") + ("\"c" + std::to_string(i) + "\": 1");
-  EXPECT_EQ(read_tier_answer(said("a", "{" + many + "}")).error().message(),
+  EXPECT_EQ(read_tier_answer(answer_json("a", "{" + many + "}")).error().message(),
             "the answer about tiers: it has more than 512 counters");
 }
 
 TEST(TierAnswer, UnknownMembersAreKeptAndLatenciesRounded) {
   const auto read = read_tier_answer(
-      json(R"({"instance": "9f", "counters": {"inferences": 41, "asked": {"cloud/eu": 0, "~": 2},
+      json(R"({"instance": "9f", "counters": {"inferences": 41, "called": {"cloud/eu": 0, "~": 2},
       "errors": {"cloud": {"Timeout": 1, "Refused": 0}}}, "later": [1],
       "tiers": [{"name": "edge", "p50Us": 87, "p99Us": 1049, "x": 3}, {"name": "cloud", "p50Us": 99951}]})"));
   ASSERT_TRUE(read.ok()) << read.error();
   EXPECT_EQ(read->instance, "9f");
   EXPECT_EQ(read->counters, (Counts{{"/inferences", 41},
-                                    {"/asked/cloud~1eu", 0},
-                                    {"/asked/~0", 2},
+                                    {"/called/cloud~1eu", 0},
+                                    {"/called/~0", 2},
                                     {"/errors/cloud/Timeout", 1}}));
   EXPECT_EQ(
       codec::write_json(read->rest),
@@ -118,31 +119,31 @@ TEST(TierAnswer, OnlyStateChangesAreUrgent) {
 
 TEST(TierCounters, CountersAddUpOverServerRestartsWithoutDuplicates) {
   TierCounters record("e1", "");
-  record.take(answer("a", R"({"n": 5, "asked": {"cloud": 2}})"));
-  record.take(answer("a", R"({"n": 9, "asked": {"cloud": 2}})"));
-  EXPECT_EQ(record.sums(), (Counts{{"/n", 9}, {"/asked/cloud", 2}}));
-  record.take(answer("b", R"({"n": 1, "asked": {"far": 1}})"));
-  EXPECT_EQ(record.sums(), (Counts{{"/n", 10}, {"/asked/cloud", 2}, {"/asked/far", 1}}));
+  record.take(answer("a", R"({"n": 5, "called": {"cloud": 2}})"));
+  record.take(answer("a", R"({"n": 9, "called": {"cloud": 2}})"));
+  EXPECT_EQ(record.sums(), (Counts{{"/n", 9}, {"/called/cloud", 2}}));
+  record.take(answer("b", R"({"n": 1, "called": {"far": 1}})"));
+  EXPECT_EQ(record.sums(), (Counts{{"/n", 10}, {"/called/cloud", 2}, {"/called/far", 1}}));
   record.take(
-      answer("a", R"({"n": 11, "asked": {"cloud": 2}})"));  // both servers answer for a moment
+      answer("a", R"({"n": 11, "called": {"cloud": 2}})"));  // both servers answer for a moment
   record.take(answer("b", R"({"n": 2})"));
   record.take(answer("b", R"({"n": 1})"));  // an outdated answer
   EXPECT_EQ(record.sums().at("/n"), 13);
   for (int i = 0; i < 20; ++i) record.take(answer("c" + std::to_string(i), R"({"n": 1})"));
   EXPECT_EQ(record.sums().at("/n"), 33);
-  const auto kept = TierCounters::from_json(json(codec::write_json(record.to_json())));
-  ASSERT_TRUE(kept.has_value());
-  EXPECT_EQ(kept->sums(), record.sums());
-  EXPECT_EQ(kept->report(kept->sums()), record.report(record.sums()));
-  EXPECT_EQ(record.report(record.sums()).at("counters/asked/cloud").as_integer(), 2);
+  const auto restored = TierCounters::from_json(json(codec::write_json(record.to_json())));
+  ASSERT_TRUE(restored.has_value());
+  EXPECT_EQ(restored->sums(), record.sums());
+  EXPECT_EQ(restored->report(restored->sums()), record.report(record.sums()));
+  EXPECT_EQ(record.report(record.sums()).at("counters/called/cloud").as_integer(), 2);
   EXPECT_EQ(record.report(record.sums())["epoch"].as_string(), "e1");
 }
 
 TEST(TierCounters, NestedCountersReplacePlainNumberOfAnotherServer) {
   TierCounters record("e1", "");
-  record.take(answer("a", R"({"asked": 7})"));
-  record.take(answer("b", R"({"asked": {"cloud": 2}})"));
-  EXPECT_EQ(record.report(record.sums()).at("counters/asked/cloud").as_integer(), 2);
+  record.take(answer("a", R"({"called": 7})"));
+  record.take(answer("b", R"({"called": {"cloud": 2}})"));
+  EXPECT_EQ(record.report(record.sums()).at("counters/called/cloud").as_integer(), 2);
 }
 
 TEST(TierCounters, NewServiceOfSameNameInheritsNoCounts) {
@@ -184,15 +185,15 @@ TEST(TierCounters, CountersBehindServerStartNewEpochAtFirstAnswer) {
 
 TEST(TierCounters, ReportIsNeverBehindServerWithinAnEpoch) {
   Json report =
-      json(R"({"epoch": "e1", "counters": {"n": 5, "asked": {"cloud": 3}}, "tiers": []})");
+      json(R"({"epoch": "e1", "counters": {"n": 5, "called": {"cloud": 3}}, "tiers": []})");
   keep_ahead(
       report,
       json(
-          R"({"epoch": "e1", "counters": {"n": 7, "asked": {"cloud": 1, "far": 2}}, "tiers": [1]})"));
+          R"({"epoch": "e1", "counters": {"n": 7, "called": {"cloud": 1, "far": 2}}, "tiers": [1]})"));
   EXPECT_EQ(
       report,
       json(
-          R"({"epoch": "e1", "counters": {"n": 7, "asked": {"cloud": 3, "far": 2}}, "tiers": []})"));
+          R"({"epoch": "e1", "counters": {"n": 7, "called": {"cloud": 3, "far": 2}}, "tiers": []})"));
   keep_ahead(report, json(R"({"epoch": "e0", "counters": {"n": 70}})"));
   EXPECT_EQ(report["counters"]["n"].as_integer(), 7);
   Json none;
@@ -235,9 +236,9 @@ class TierCounterStoreTest : public ::testing::Test {
   std::string epoch(const std::string& key = "default/a.edge") {
     return counters->reports().at(key)["epoch"].as_string();
   }
-  void say(const std::string& instance, int count, const std::string& more = "") {
+  void ingest(const std::string& instance, int count, const std::string& more = "") {
     counters->take("default/a.edge",
-                   said(instance, "{\"n\": " + std::to_string(count) + "}", more));
+                   answer_json(instance, "{\"n\": " + std::to_string(count) + "}", more));
   }
 
   node::testing::ManualClock clock;
@@ -250,24 +251,24 @@ class TierCounterStoreTest : public ::testing::Test {
 TEST_F(TierCounterStoreTest, StateIsReportedAtOnceAndCountsEveryTenSeconds) {
   counters->set_wanted({{"default/a.edge", ""}});
   EXPECT_EQ(run(), 0);
-  say("i", 0);
+  ingest("i", 0);
   EXPECT_EQ(run(), 1);
   int updated = 0;
   for (int second = 1; second <= 100; ++second) {
-    say("i", second);
+    ingest("i", second);
     updated += pass(1);
   }
   EXPECT_GE(updated, 9);
   EXPECT_LE(updated, 11);
   pass(20);
   EXPECT_EQ(n(), 100);
-  say("i", 100, R"(, "degraded": {"reason": "BreakerOpen", "message": "x"})");
+  ingest("i", 100, R"(, "degraded": {"reason": "BreakerOpen", "message": "x"})");
   EXPECT_EQ(run(), 1) << "at once";
-  say("i", 100, R"(, "degraded": {"reason": "BreakerOpen", "message": "y"})");
+  ingest("i", 100, R"(, "degraded": {"reason": "BreakerOpen", "message": "y"})");
   EXPECT_EQ(run(), 0);
   EXPECT_EQ(pass(10), 1);
   for (int i = 0; i < 300; ++i) {
-    say("i", 100, R"(, "degraded": {"reason": "BreakerOpen", "message": "y"})");
+    ingest("i", 100, R"(, "degraded": {"reason": "BreakerOpen", "message": "y"})");
     EXPECT_EQ(pass(1), 0) << "at rest";
   }
   EXPECT_EQ(counters->due(), std::nullopt);
@@ -275,7 +276,7 @@ TEST_F(TierCounterStoreTest, StateIsReportedAtOnceAndCountsEveryTenSeconds) {
 
 TEST_F(TierCounterStoreTest, RestartRepeatsLastReportWithoutUpdate) {
   counters->set_wanted({{"default/a.edge", ""}});
-  say("i", 5);
+  ingest("i", 5);
   pass(20);
   const Json before = counters->reports().at("default/a.edge");
   start();
@@ -283,7 +284,7 @@ TEST_F(TierCounterStoreTest, RestartRepeatsLastReportWithoutUpdate) {
   counters->reconcile_with_server({{"default/a.edge", before}});
   EXPECT_EQ(run(), 0);
   EXPECT_EQ(counters->reports().at("default/a.edge"), before);
-  say("i", 7);
+  ingest("i", 7);
   EXPECT_EQ(run(), 1);
   EXPECT_EQ(n(), 7);
   EXPECT_EQ(epoch(), before["epoch"].as_string());
@@ -291,18 +292,18 @@ TEST_F(TierCounterStoreTest, RestartRepeatsLastReportWithoutUpdate) {
 
 TEST_F(TierCounterStoreTest, ReturningModelGetsNewEpochAndCountsNothingTwice) {
   counters->set_wanted({{"default/a.edge", ""}});
-  say("i", 5);
+  ingest("i", 5);
   pass(20);
   const std::string first = epoch();
   counters->set_wanted({});
   run();
   EXPECT_TRUE(counters->reports().empty());
-  say("i", 6);
+  ingest("i", 6);
   start();
   counters->set_wanted({{"default/a.edge", ""}});
   run();
   EXPECT_TRUE(counters->reports().empty()) << "nothing was said since";
-  say("i", 8);
+  ingest("i", 8);
   run();
   EXPECT_EQ(n(), 3) << "6 was not seen as long as nobody wanted it";
   EXPECT_NE(epoch(), first);
@@ -321,11 +322,11 @@ TEST_F(TierCounterStoreTest, FormerRecordsAreBounded) {
 
 TEST_F(TierCounterStoreTest, InvalidAnswerIsIgnored) {
   counters->set_wanted({{"default/a.edge", ""}});
-  say("i", 5);
+  ingest("i", 5);
   run();
   counters->take("default/a.edge", Json());
-  counters->take("default/a.edge", said("i", R"({"n": -7})"));
-  counters->take("default/b.edge", said("i", R"({"n": 7})"));
+  counters->take("default/a.edge", answer_json("i", R"({"n": -7})"));
+  counters->take("default/b.edge", answer_json("i", R"({"n": 7})"));
   pass(60);
   EXPECT_EQ(n(), 5);
   EXPECT_EQ(counters->reports().size(), 1u);
@@ -363,13 +364,13 @@ TEST_F(TierCounterStoreTest, FullDiskReportsStateButOnlyPersistedCounts) {
   state_store = core::StateStore::over(std::make_unique<Disk>(full));
   start();
   counters->set_wanted({{"default/a.edge", ""}});
-  say("i", 5);
+  ingest("i", 5);
   pass(20);
   full = true;
-  say("i", 9);
+  ingest("i", 9);
   EXPECT_LE(pass(60), 6);
   EXPECT_EQ(n(), 5);
-  say("i", 10, R"(, "degraded": {"reason": "NoAddress"})");
+  ingest("i", 10, R"(, "degraded": {"reason": "NoAddress"})");
   EXPECT_EQ(run(), 1);
   EXPECT_EQ(counters->reports().at("default/a.edge").at("degraded/reason").as_string(),
             "NoAddress");
@@ -401,9 +402,9 @@ class Node {
     if (!tier_counters_) return;
     const bool old = former_ && rng_->below(4) == 0;
     const auto& [instance, count] = old ? *former_ : std::pair(instance_, counted_);
-    tier_counters_->take(
-        "a/b.edge", said(instance, "{\"n\": " + std::to_string(count) + R"(, "by": {"edge": )" +
-                                       std::to_string(count / 2) + "}}"));
+    tier_counters_->take("a/b.edge", answer_json(instance, "{\"n\": " + std::to_string(count) +
+                                                               R"(, "by": {"edge": )" +
+                                                               std::to_string(count / 2) + "}}"));
   }
   void pass() {
     clock_.advance(seconds(static_cast<int>(rng_->below(8))));
@@ -427,7 +428,7 @@ class Node {
   }
   void lose_disk() {
     state_store_ = core::StateStore::in_memory();
-    knows_work_ = false;
+    has_work_list_ = false;
     lose();
   }
   std::uint64_t draw(std::uint64_t bound) { return rng_->below(bound); }
@@ -467,7 +468,7 @@ class Node {
     tier_counters_ = std::make_unique<TierCounterStore>(TierCounterStore::Options{.clock = &clock_},
                                                         *state_store_, *rng_, [] {});
     tier_counters_->load();
-    if (knows_work_) tier_counters_->set_wanted({{"a/b.edge", "s"}});
+    if (has_work_list_) tier_counters_->set_wanted({{"a/b.edge", "s"}});
     connect();
   }
   void connect() {
@@ -476,7 +477,7 @@ class Node {
     std::map<std::string, Json> live;
     if (!status_.is_null()) live.emplace("a/b.edge", status_);
     tier_counters_->reconcile_with_server(std::move(live));
-    knows_work_ = true;
+    has_work_list_ = true;
     tier_counters_->set_wanted({{"a/b.edge", "s"}});
     write();
   }
@@ -502,7 +503,7 @@ class Node {
   std::string instance_ = "first";
   std::int64_t counted_ = 0, before_ = 0, truth_ = 0;
   std::optional<std::pair<std::string, std::int64_t>> former_;
-  bool link_ = true, knows_work_ = false, lossy_ = false;
+  bool link_ = true, has_work_list_ = false, lossy_ = false;
   std::optional<std::map<std::string, Json>> snapshot_;
   Json status_;
   std::map<std::string, std::int64_t> epochs_;

@@ -46,8 +46,8 @@ std::optional<codec::Json> pod_status_patch(const codec::Json& live, const codec
   };
   for (const codec::Json& condition : now["conditions"].as_array()) {
     if (!others(condition)) continue;
-    const auto& ours = next["conditions"].as_array();
-    if (std::none_of(ours.begin(), ours.end(),
+    const auto& new_conditions = next["conditions"].as_array();
+    if (std::none_of(new_conditions.begin(), new_conditions.end(),
                      [&](const codec::Json& c) { return c["type"] == condition["type"]; }))
       next["conditions"].push_back(condition);
   }

@@ -32,7 +32,7 @@ class AgentNodeReady : public ::testing::Test {
     return nullptr;
   }
   std::string version() { return node().at("metadata/resourceVersion").as_string(); }
-  void say(const std::string& conditions) {
+  void set_conditions(const std::string& conditions) {
     ASSERT_EQ(api_.merge_patch(std::string(kNode) + "/status",
                                yaml("{status: {conditions: " + conditions + "}}"))
                   .status,
@@ -50,14 +50,15 @@ TEST_F(AgentNodeReady, ReadyConditionIsLeftToControlPlane) {
   step();
   ASSERT_EQ(node().at("status/addresses").as_array().size(), 2u);
   EXPECT_TRUE(ready().is_null()) << "nobody judges yet";
-  for (const char* words : {"[{type: Ready, status: 'True', reason: AgentConnected}]",
-                            "[{type: Ready, status: Unknown, reason: AgentDisconnected}]",
-                            "[{type: DiskPressure, status: Unknown, reason: NodeStatusUnknown}]"}) {
-    say(words);
+  for (const char* conditions :
+       {"[{type: Ready, status: 'True', reason: AgentConnected}]",
+        "[{type: Ready, status: Unknown, reason: AgentDisconnected}]",
+        "[{type: DiskPressure, status: Unknown, reason: NodeStatusUnknown}]"}) {
+    set_conditions(conditions);
     const std::string before = version();
     clock_.advance(seconds(10));
     step();
-    EXPECT_EQ(version(), before) << words;
+    EXPECT_EQ(version(), before) << conditions;
   }
 }
 
@@ -69,8 +70,8 @@ TEST(AgentNodeStatus, UnreportedAddressLeavesOnlyHostname) {
 TEST_F(AgentNodeReady, ReadyConditionIsPostedWhenNodeControllerWaits) {
   step();
   for (const char* reason : {"NodeStatusNeverUpdated", "NodeStatusUnknown"}) {
-    say("[{type: Ready, status: Unknown, reason: " + std::string(reason) +
-        ", lastTransitionTime: '2026-01-01T00:00:00Z'}, {type: Other, status: 'True'}]");
+    set_conditions("[{type: Ready, status: Unknown, reason: " + std::string(reason) +
+                   ", lastTransitionTime: '2026-01-01T00:00:00Z'}, {type: Other, status: 'True'}]");
     clock_.advance(seconds(10));
     step();
     const Json first = ready();

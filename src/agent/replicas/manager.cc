@@ -10,8 +10,8 @@
 namespace varda::agent::replicas {
 namespace {
 
-constexpr std::size_t kSnapshotsKept = 3;
-constexpr std::size_t kLookRest = 20;  // pause after a scan, as a multiple of the scan's duration
+constexpr std::size_t kSnapshotsMax = 3;
+constexpr std::size_t kScanPauseFactor = 20;  // pause after a scan, in scan durations
 
 std::string reason_of_share(const Error& error) {
   switch (error.code()) {
@@ -157,7 +157,7 @@ void Manager::share_copy(const std::string& key) {
   if (at == shares_.end() || !at->second.spec.path.empty()) return;
   Share& share = at->second;
   if (!copy.ok()) {  // being replaced, or damaged
-    if (!share.due) share.due = clock_.now() + options_.look;
+    if (!share.due) share.due = clock_.now() + options_.scan_next;
     return;
   }
   share.report = {.key = key, .state = std::string(api::EdgeShareReport::kPending)};
@@ -181,7 +181,7 @@ void Manager::set_snapshot(Share& share, const replica::Snapshot& snapshot) {
   if (!share.snapshots.empty() && share.snapshots.front().first == id) return;
   std::erase_if(share.snapshots, [&](const auto& one) { return one.first == id; });
   share.snapshots.emplace_front(id, std::make_shared<const std::string>(std::move(text)));
-  if (share.snapshots.size() > kSnapshotsKept) share.snapshots.pop_back();
+  if (share.snapshots.size() > kSnapshotsMax) share.snapshots.pop_back();
 }
 
 void Manager::serve() {
@@ -195,7 +195,7 @@ void Manager::serve() {
   served_.set(std::move(out));
 }
 
-std::optional<SteadyTime> Manager::look_due() const {
+std::optional<SteadyTime> Manager::scan_due() const {
   const MutexLock lock(mutex_);
   std::optional<SteadyTime> first;
   for (const auto& [key, share] : shares_) {
@@ -204,7 +204,7 @@ std::optional<SteadyTime> Manager::look_due() const {
   return first;
 }
 
-void Manager::look(const Context& ctx) {
+void Manager::scan_next(const Context& ctx) {
   std::optional<std::string> next;
   bool copy = false;
   {
@@ -220,12 +220,12 @@ void Manager::look(const Context& ctx) {
   if (next && copy) {
     share_copy(*next);
   } else if (next) {
-    look_at(ctx, *next);
+    scan_share(ctx, *next);
   }
   publish_reports();
 }
 
-void Manager::look_at(const Context& ctx, const std::string& key) {
+void Manager::scan_share(const Context& ctx, const std::string& key) {
   std::optional<replica::Taken> before;
   os::Path path;
   bool full = false;
@@ -271,7 +271,7 @@ void Manager::look_at(const Context& ctx, const std::string& key) {
       return;
     }
     share.failures = 0;
-    share.due = now + std::max<Duration>(options_.look, kLookRest * (now - began));
+    share.due = now + std::max<Duration>(options_.scan_next, kScanPauseFactor * (now - began));
     if (!before || full || !share.full) share.full = now;
     set_snapshot(share, taken->snapshot);
     serve();
@@ -280,9 +280,9 @@ void Manager::look_at(const Context& ctx, const std::string& key) {
   }
   // The record only saves reading, so a failed write is harmless.
   if (!record.empty()) {
-    if (const Status kept = os::write_file_atomically(fs_, record_of(key), record, 0600);
-        !kept.ok())
-      log::warn("share record not persisted", {{"key", key}, {"error", kept.error()}});
+    if (const Status written = os::write_file_atomically(fs_, record_of(key), record, 0600);
+        !written.ok())
+      log::warn("share record not persisted", {{"key", key}, {"error", written.error()}});
   }
 }
 
@@ -325,7 +325,7 @@ void Manager::copy(const Context& ctx) {
     // The agent's stop or a new work list cancels the copy.
     std::stop_source either;
     const std::stop_callback on_agent(ctx.stop_token(), [&either] { either.request_stop(); });
-    const std::stop_callback on_wish(stop, [&either] { either.request_stop(); });
+    const std::stop_callback on_cancel(stop, [&either] { either.request_stop(); });
     std::string reason;
     const Status status = bring(ctx.with_stop(either.get_token()), *spec, reason, spec->key);
     const auto seen = store_->find(spec->key);
@@ -392,7 +392,7 @@ Status Manager::bring(const Context& ctx, const api::EdgeReplica& spec, std::str
   publish_reports();
   Result<replica::Snapshot> wanted = Error(Code::kUnavailable, "");
   for (const replica::Peer& peer : peers) {
-    wanted = replica::ask_snapshot(ctx, peer, key, spec.snapshot, options_.limits);
+    wanted = replica::fetch_snapshot(ctx, peer, key, spec.snapshot, options_.limits);
     if (wanted.ok() || ctx.done()) break;
   }
   if (!wanted.ok()) {
@@ -472,8 +472,8 @@ core::ListId Manager::put_report(api::EdgeNodeStatus& status,
 std::vector<runtime::Task> Manager::tasks() {
   std::vector<runtime::Task> out;
   out.push_back({.name = "shares",
-                 .due = [this] { return look_due(); },
-                 .step = [this](const Context& ctx) { look(ctx); },
+                 .due = [this] { return scan_due(); },
+                 .step = [this](const Context& ctx) { scan_next(ctx); },
                  .wakeup = &wakeup_});
   out.push_back({.name = "replica reports",
                  .due = [this]() -> std::optional<SteadyTime> {

@@ -28,10 +28,10 @@ namespace varda::agent::replicas {
 class Manager final : public core::NodeComponent {
  public:
   struct Options {
-    std::vector<os::Path> roots;           // absolute; only files below may be shared
-    os::Path copies;                       // root of the replica store
-    os::Path records;                      // records of shares; created if missing
-    std::chrono::milliseconds look{2000};  // between scans, or 20 times a scan
+    std::vector<os::Path> roots;                // absolute; only files below may be shared
+    os::Path copies;                            // root of the replica store
+    os::Path records;                           // records of shares; created if missing
+    std::chrono::milliseconds scan_next{2000};  // between scans, or 20 times a scan
     std::chrono::milliseconds full{
         std::chrono::hours(24)};                  // between snapshots that read every byte
     std::chrono::milliseconds retry_first{1000};  // doubles; up to 50 % jitter
@@ -70,14 +70,14 @@ class Manager final : public core::NodeComponent {
 
   void apply_shares(const std::vector<api::EdgeShare>& specs) REQUIRES(mutex_);
   void apply_replicas(const std::vector<api::EdgeReplica>& specs) REQUIRES(mutex_);
-  void look(const Context& ctx);
-  void look_at(const Context& ctx, const std::string& key);
+  void scan_next(const Context& ctx);
+  void scan_share(const Context& ctx, const std::string& key);
   /// Shares a local replica, which has a snapshot already.
   void share_copy(const std::string& key);
   static void set_snapshot(Share& share, const replica::Snapshot& snapshot);
   /// Passes the shares to the server.
   void serve() REQUIRES(mutex_);
-  std::optional<SteadyTime> look_due() const;
+  std::optional<SteadyTime> scan_due() const;
   void copy(const Context& ctx);
   Status bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason,
                const std::string& key);

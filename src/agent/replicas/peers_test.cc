@@ -28,8 +28,8 @@ class PeersTest : public ::testing::Test {
   std::unique_ptr<Peers> peers(const std::string& node, const std::string& listen,
                                const net::KeyPair& ca) {
     return std::make_unique<Peers>(Peers::Options{
-        .listen = listen, .url = "", .credentials = [given = credentials_of(node, ca)] {
-          return std::optional(given);
+        .listen = listen, .url = "", .credentials = [fixed_credentials = credentials_of(node, ca)] {
+          return std::optional(fixed_credentials);
         }});
   }
   static net::Handler whoami() {
@@ -39,7 +39,8 @@ class PeersTest : public ::testing::Test {
       return out;
     });
   }
-  static Result<std::string> ask(Peers& from, const std::string& node, const std::string& url) {
+  static Result<std::string> common_name_seen(Peers& from, const std::string& node,
+                                              const std::string& url) {
     net::HttpClient* client = from.client_of(node);
     if (client == nullptr) return Error(Code::kUnavailable, "no client");
     net::ClientRequest request;
@@ -57,7 +58,7 @@ class PeersTest : public ::testing::Test {
 TEST_F(PeersTest, TwoNodesAuthenticateEachOther) {
   ASSERT_TRUE(a_->serve(whoami()).ok());
   const auto b = peers("edge1", "", ca_);
-  EXPECT_EQ(ask(*b, "edge0", a_->url()).value(), "edge1");
+  EXPECT_EQ(common_name_seen(*b, "edge0", a_->url()).value(), "edge1");
   EXPECT_EQ(b->url(), "");
 }
 
@@ -70,24 +71,24 @@ TEST(PeerServer, LimitsReserveConnectionsForNodes) {
 TEST_F(PeersTest, PeerWithWrongNameIsRejected) {
   ASSERT_TRUE(a_->serve(whoami()).ok());
   const auto b = peers("edge1", "", ca_);
-  EXPECT_EQ(ask(*b, "edge2", a_->url()).error().code(), Code::kUnavailable);
+  EXPECT_EQ(common_name_seen(*b, "edge2", a_->url()).error().code(), Code::kUnavailable);
 }
 
 TEST_F(PeersTest, NodesOfDifferentAuthoritiesRejectEachOther) {
   ASSERT_TRUE(a_->serve(whoami()).ok());
   const auto stranger = peers("edge1", "127.0.0.1:0", other_ca_);
   ASSERT_TRUE(stranger->serve(whoami()).ok());
-  EXPECT_FALSE(ask(*stranger, "edge0", a_->url()).ok());
-  EXPECT_FALSE(ask(*a_, "edge1", stranger->url()).ok());
+  EXPECT_FALSE(common_name_seen(*stranger, "edge0", a_->url()).ok());
+  EXPECT_FALSE(common_name_seen(*a_, "edge1", stranger->url()).ok());
 }
 
 TEST_F(PeersTest, NodeWithoutIdentityNeitherServesNorConnects) {
-  Peers nobody({.listen = "127.0.0.1:0", .url = "", .credentials = [] {
-                  return std::optional<identity::PeerCredentials>();
-                }});
-  EXPECT_EQ(nobody.serve(whoami()).error().code(), Code::kInvalid);
-  EXPECT_EQ(nobody.client_of("edge0"), nullptr);
-  EXPECT_EQ(nobody.url(), "");
+  Peers without_credentials({.listen = "127.0.0.1:0", .url = "", .credentials = [] {
+                               return std::optional<identity::PeerCredentials>();
+                             }});
+  EXPECT_EQ(without_credentials.serve(whoami()).error().code(), Code::kInvalid);
+  EXPECT_EQ(without_credentials.client_of("edge0"), nullptr);
+  EXPECT_EQ(without_credentials.url(), "");
 }
 
 // Any host that reaches the port can connect, here often enough to take all connections.
@@ -107,7 +108,7 @@ TEST_F(PeersTest, ClientsWithoutACertificateLeaveRoomForNodes) {
     EXPECT_EQ(answer->body, "");
   }
   const auto b = peers("edge1", "", ca_);
-  const auto served = ask(*b, "edge0", a_->url());
+  const auto served = common_name_seen(*b, "edge0", a_->url());
   ASSERT_TRUE(served.ok()) << served.error();
   EXPECT_EQ(*served, "edge1");
 }
@@ -119,25 +120,25 @@ TEST_F(PeersTest, RenewedCertificateIsUsedOnTheSamePort) {
   ASSERT_TRUE(a.serve(whoami()).ok());
   const std::string url = a.url();
   const auto b = peers("edge1", "", ca_);
-  ASSERT_TRUE(ask(*b, "edge0", url).ok());
+  ASSERT_TRUE(common_name_seen(*b, "edge0", url).ok());
   now = credentials_of("edge7", ca_);  // a different name, to distinguish it
   a.refresh();
   EXPECT_EQ(a.url(), url);
-  EXPECT_EQ(ask(*b, "edge7", url).value(), "edge1");
-  EXPECT_EQ(ask(a, "edge7", url).value(), "edge7");
+  EXPECT_EQ(common_name_seen(*b, "edge7", url).value(), "edge1");
+  EXPECT_EQ(common_name_seen(a, "edge7", url).value(), "edge7");
 }
 
 TEST_F(PeersTest, PeerWithoutTlsIsNotContacted) {
-  std::atomic<int> asked = 0;
-  const auto inside = net::Server::create({}, net::inline_handler([&asked](const net::Request&) {
-                                            ++asked;
+  std::atomic<int> requests = 0;
+  const auto inside = net::Server::create({}, net::inline_handler([&requests](const net::Request&) {
+                                            ++requests;
                                             return net::Response();
                                           }))
                           .value();
   for (const std::string& url : {"http://" + inside->address() + "/internal?x=",
                                  "https://user@" + inside->address(), std::string()})
-    EXPECT_EQ(ask(*a_, "edge1", url).error().code(), Code::kUnavailable) << url;
-  EXPECT_EQ(asked, 0);
+    EXPECT_EQ(common_name_seen(*a_, "edge1", url).error().code(), Code::kUnavailable) << url;
+  EXPECT_EQ(requests, 0);
 }
 
 TEST_F(PeersTest, InvalidPeerUrlIsRefusedAtStart) {

@@ -37,7 +37,7 @@ class Cloud {
     kUp,
     kDown,         // nothing gets through
     kLosesAnswer,  // requests arrive, answers get lost
-    kServesNobody  // 503
+    kUnavailable   // 503
   };
   void link(Link link) { link_ = link; }
   int requests() const { return requests_; }
@@ -113,7 +113,7 @@ class Cloud {
   /// Serves enrolment; any other request returns the caller's node name.
   net::Response serve(const net::Request& request) {
     net::Response response;
-    if (link_ == Link::kServesNobody) {
+    if (link_ == Link::kUnavailable) {
       response.status = 503;
       response.headers.add("Retry-After", "7");
       return response;

@@ -62,7 +62,7 @@ Response problem(const Error& error) {
 }
 
 /// An acknowledgement: the item, and whether it is safe from a power cut.
-Response kept(std::string item, bool durable) {
+Response acknowledgement(std::string item, bool durable) {
   return json_response(durable ? 200 : 202,
                        Json::object({{"item", std::move(item)}, {"durable", durable}}));
 }
@@ -139,8 +139,8 @@ void Api::log_refusal(const std::string& worker, std::string_view request,
   if (response.status >= 500) return;  // server errors are logged at their source
   std::string message;
   if (response.status >= 400) {
-    const auto said = codec::parse_json(response.body);
-    message = said.ok() ? (*said)["message"].as_string() : response.body;
+    const auto body = codec::parse_json(response.body);
+    message = body.ok() ? (*body)["message"].as_string() : response.body;
   }
   {
     const MutexLock lock(mutex_);
@@ -159,15 +159,15 @@ std::optional<Error> Api::over_limit(const Manager::Caller& caller, bool writes)
   const SteadyTime now = clock_.now();
   if (allowances_.size() >= kAllowancesMax && !allowances_.contains(caller.name.key()))
     allowances_.clear();
-  auto& mine =
+  auto& own =
       allowances_
           .try_emplace(
               caller.name.key(),
               Allowances{caller.uid, Allowance(options_.requests), Allowance(options_.writes), {}})
           .first->second;
-  if (mine.uid != caller.uid)
-    mine = {caller.uid, Allowance(options_.requests), Allowance(options_.writes), {}};
-  if (mine.requests.take(now) && (!writes || mine.writes.take(now))) return std::nullopt;
+  if (own.uid != caller.uid)
+    own = {caller.uid, Allowance(options_.requests), Allowance(options_.writes), {}};
+  if (own.requests.take(now) && (!writes || own.writes.take(now))) return std::nullopt;
   const auto& rate = writes ? options_.writes : options_.requests;
   return Error(Code::kUnavailable,
                "worker " + caller.name.key() + " sends too many requests: at most " +
@@ -263,18 +263,19 @@ void Api::get_assignment(const Manager::Caller& caller, const Request& request,
 void Api::put(const Manager::Caller& caller, const Request& request, const Reply& reply) {
   const std::string_view path = request.path();
   if (path == kProgress || path == kMetrics) {
-    auto said = path == kProgress ? read_progress(request.body) : read_metrics(request.body);
-    if (!said.ok()) return reply(problem(said.error()));
-    const Status done = path == kProgress ? manager_.put_progress(caller, std::move(*said))
-                                          : manager_.put_metrics(caller, std::move(*said));
-    return reply(done.ok() ? kept(path == kProgress ? "progress" : "metrics", /*durable=*/false)
-                           : problem(done.error()));
+    auto message = path == kProgress ? read_progress(request.body) : read_metrics(request.body);
+    if (!message.ok()) return reply(problem(message.error()));
+    const Status done = path == kProgress ? manager_.put_progress(caller, std::move(*message))
+                                          : manager_.put_metrics(caller, std::move(*message));
+    return reply(
+        done.ok() ? acknowledgement(path == kProgress ? "progress" : "metrics", /*durable=*/false)
+                  : problem(done.error()));
   }
   if (path == kRegister) {
-    auto said = read_registration(caller.name, request.body);
-    if (!said.ok()) return reply(problem(said.error()));
+    auto message = read_registration(caller.name, request.body);
+    if (!message.ok()) return reply(problem(message.error()));
     return manager_.put_registration(
-        caller, std::move(*said), [this, caller, reply](const Status& done) {
+        caller, std::move(*message), [this, caller, reply](const Status& done) {
           if (!done.ok()) return reply(problem(done.error()));
           manager_.assignment(
               caller, "", Duration::zero(), [this, reply](Result<Manager::Assignment> now) {
@@ -285,10 +286,10 @@ void Api::put(const Manager::Caller& caller, const Request& request, const Reply
   const std::string name(path.substr(kResults.size()));
   if (const std::string wrong = check_result_name(name); !wrong.empty())
     return reply(problem(400, "BadRequest", wrong));
-  auto said = read_result(caller.name, request.body);
-  if (!said.ok()) return reply(problem(said.error()));
-  manager_.put_result(caller, name, std::move(*said), [reply, name](const Status& done) {
-    reply(done.ok() ? kept("results/" + name, /*durable=*/true) : problem(done.error()));
+  auto message = read_result(caller.name, request.body);
+  if (!message.ok()) return reply(problem(message.error()));
+  manager_.put_result(caller, name, std::move(*message), [reply, name](const Status& done) {
+    reply(done.ok() ? acknowledgement("results/" + name, /*durable=*/true) : problem(done.error()));
   });
 }
 

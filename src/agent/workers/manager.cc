@@ -105,11 +105,11 @@ void Manager::apply_work_list() {
   }
   std::map<std::string, State> records;
   for (const std::string& key : unknown) {
-    auto kept = state_store_.get(std::string(kRecords) + key);
-    if (!kept.ok())
-      log::error("worker record cannot be read", {{"worker", key}, {"error", kept.error()}});
-    if (!kept.ok()) continue;
-    if (auto state = State::from_json(*kept)) records.emplace(key, std::move(*state));
+    auto stored = state_store_.get(std::string(kRecords) + key);
+    if (!stored.ok())
+      log::error("worker record cannot be read", {{"worker", key}, {"error", stored.error()}});
+    if (!stored.ok()) continue;
+    if (auto state = State::from_json(*stored)) records.emplace(key, std::move(*state));
   }
 
   std::vector<Call> calls;
@@ -145,8 +145,8 @@ std::vector<Manager::Call> Manager::replace_workers(core::WorkList list,
     worker.revision = revision_of(worker.spec);
   }
   std::vector<Call> calls;
-  for (auto& [key, gone] : workers_) {
-    for (Waiter& waiter : gone.waiters)
+  for (auto& [key, worker] : workers_) {
+    for (Waiter& waiter : worker.waiters)
       calls.emplace_back(
           [then = std::move(waiter.then), error = not_expected(key)] { then(error); });
     if (!next.contains(key)) swept_ = false;
@@ -190,17 +190,18 @@ void Manager::make_tokens() {
   if (!swept_) {
     cleared = tokens_.keep_only(keys);
     auto records = state_store_.entries(std::string(kRecords));
-    std::map<std::string, Json> gone;
+    std::map<std::string, Json> removals;
     std::int64_t used = numbers_used_;
     if (records.ok()) {
       for (const auto& [key, record] : *records) {
         if (keys.contains(key.substr(kRecords.size()))) continue;
-        gone.emplace(key, Json());
+        removals.emplace(key, Json());
         used = std::max(used, record["sequence"].as_integer());
       }
     }
-    if (used > numbers_used_) gone.emplace(kNumbers, Json::object({{"used", used}}));
-    if (cleared.ok()) cleared = records.ok() ? state_store_.put_all(gone) : Status(records.error());
+    if (used > numbers_used_) removals.emplace(kNumbers, Json::object({{"used", used}}));
+    if (cleared.ok())
+      cleared = records.ok() ? state_store_.put_all(removals) : Status(records.error());
     if (cleared.ok()) numbers_used_ = used;
     swept_ = cleared.ok();
     if (!cleared.ok())
@@ -265,34 +266,34 @@ void Manager::assignment(const Caller& caller, const std::string& after, Duratio
   for (const Call& call : calls) call();
 }
 
-Status Manager::put_progress(const Caller& caller, Json said) {
+Status Manager::put_progress(const Caller& caller, Json message) {
   const MutexLock lock(mutex_);
   if (ended_) return stopping();
   Worker* worker = find(caller);
   if (worker == nullptr) return not_expected(caller.name.key());
   TRY(const bool updated,
-      worker->state.set_progress(std::move(said), meta::format_time(clock_.wall())));
+      worker->state.set_progress(std::move(message), meta::format_time(clock_.wall())));
   if (updated) changed(*worker);
   return {};
 }
 
-Status Manager::put_metrics(const Caller& caller, Json said) {
+Status Manager::put_metrics(const Caller& caller, Json message) {
   const MutexLock lock(mutex_);
   if (ended_) return stopping();
   Worker* worker = find(caller);
   if (worker == nullptr) return not_expected(caller.name.key());
-  TRY(const bool updated, worker->state.set_metrics(std::move(said)));
+  TRY(const bool updated, worker->state.set_metrics(std::move(message)));
   if (updated) changed(*worker);
   return {};
 }
 
-void Manager::put_registration(const Caller& caller, Json said, OnPersisted then) {
-  submit({caller, "", std::move(said), std::move(then)});
+void Manager::put_registration(const Caller& caller, Json message, OnPersisted then) {
+  submit({caller, "", std::move(message), std::move(then)});
 }
 
-void Manager::put_result(const Caller& caller, const std::string& name, Json said,
+void Manager::put_result(const Caller& caller, const std::string& name, Json message,
                          OnPersisted then) {
-  submit({caller, name, std::move(said), std::move(then)});
+  submit({caller, name, std::move(message), std::move(then)});
 }
 
 void Manager::submit(Unwritten one) {
@@ -314,15 +315,15 @@ void Manager::submit(Unwritten one) {
 
 // ---- the disk
 
-Status Manager::keep(const std::map<std::string, State>& states) {
+Status Manager::persist(const std::map<std::string, State>& states) {
   std::map<std::string, Json> records;
   for (const auto& [key, state] : states)
     records.emplace(std::string(kRecords) + key, state.to_json());
-  Status kept = state_store_.put_all(records);
+  Status persisted = state_store_.put_all(records);
   if (!records.empty() &&
-      kept.ok() == disk_refuses_) {  // logged once per change, because workers retry
-    disk_refuses_ = !kept.ok();
-    if (disk_refuses_) log::warn("worker reports not persisted", {{"error", kept.error()}});
+      persisted.ok() == disk_refuses_) {  // logged once per change, because workers retry
+    disk_refuses_ = !persisted.ok();
+    if (disk_refuses_) log::warn("worker reports not persisted", {{"error", persisted.error()}});
     if (!disk_refuses_) log::info("worker reports persisted again");
   }
   // A disk that rejects writes does not silence metrics.
@@ -332,14 +333,14 @@ Status Manager::keep(const std::map<std::string, State>& states) {
     if (at == workers_.end() || at->second.spec.uid != state.uid()) continue;
     if (at->second.state.set_written(state)) note_change();
   }
-  return kept;
+  return persisted;
 }
 
 Status Manager::apply(const Unwritten& one, const std::string& time, State& state, bool& updated) {
   if (one.result.empty()) {
-    TRY(updated, state.set_registered(one.said, time));
+    TRY(updated, state.set_registered(one.message, time));
   } else {
-    TRY(updated, state.set_result(one.result, one.said, time));
+    TRY(updated, state.set_result(one.result, one.message, time));
   }
   return {};
 }
@@ -369,16 +370,16 @@ void Manager::write() {
     }
   }
   for (auto& [key, state] : to_write) state = next.at(key);
-  Status kept = keep(to_write);
-  if (!kept.ok())
-    kept = Error(Code::kUnavailable,
-                 "the report cannot be written to this node's disk now: " + kept.error().message());
+  Status persisted = persist(to_write);
+  if (!persisted.ok())
+    persisted = Error(Code::kUnavailable, "the report cannot be written to this node's disk now: " +
+                                              persisted.error().message());
   {
     const MutexLock lock(mutex_);
     for (std::size_t i = 0; i < batch.size(); ++i) {
       if (!answers[i].ok() || !to_write.contains(batch[i].caller.name.key())) continue;
-      if (!kept.ok()) {
-        answers[i] = kept;
+      if (!persisted.ok()) {
+        answers[i] = persisted;
         continue;
       }
       // Newer state stays: the written items are applied on top of it.
@@ -405,10 +406,10 @@ void Manager::save() {
     }
   }
   if (states.empty()) return;
-  const Status kept = keep(states);
+  const Status persisted = persist(states);
   const MutexLock lock(mutex_);
-  save_after_ = clock_.now() + (kept.ok() ? options_.save_period : options_.retry);
-  if (!kept.ok()) return;
+  save_after_ = clock_.now() + (persisted.ok() ? options_.save_period : options_.retry);
+  if (!persisted.ok()) return;
   for (const auto& [key, change] : changes) workers_.at(key).saved = change;
 }
 
@@ -446,8 +447,8 @@ void Manager::publish_reports() {
     if (!one.state.sequence()) one.report.report.erase("models");
     if (one.state.pass_on(one.report.report)) numbered.emplace(one.report.key, one.state);
   }
-  const Status kept = keep(numbered);
-  if (!kept.ok()) {
+  const Status persisted = persist(numbered);
+  if (!persisted.ok()) {
     const MutexLock lock(mutex_);
     changed_ = true;
     publish_after_ = clock_.now() + options_.retry;

@@ -81,13 +81,13 @@ class Manager final : public core::NodeComponent {
                   OnAssignment then);
 
   /// kUnauthenticated: as above. kExhausted: as in WorkerState. The current time is recorded.
-  Status put_progress(const Caller& caller, codec::Json said);
-  Status put_metrics(const Caller& caller, codec::Json said);
+  Status put_progress(const Caller& caller, codec::Json message);
+  Status put_metrics(const Caller& caller, codec::Json message);
   using OnPersisted = std::function<void(Status)>;
   /// `then` runs once the data is on disk. Additional error kUnavailable: the disk rejects writes,
   /// or too many are queued; retry.
-  void put_registration(const Caller& caller, codec::Json said, OnPersisted then);
-  void put_result(const Caller& caller, const std::string& name, codec::Json said,
+  void put_registration(const Caller& caller, codec::Json message, OnPersisted then);
+  void put_result(const Caller& caller, const std::string& name, codec::Json message,
                   OnPersisted then);
 
  private:
@@ -110,7 +110,7 @@ class Manager final : public core::NodeComponent {
   struct Unwritten {
     Caller caller;
     std::string result;  // result name; "": a registration
-    codec::Json said;
+    codec::Json message;
     OnPersisted then;
   };
   using Call = std::function<void()>;
@@ -126,7 +126,7 @@ class Manager final : public core::NodeComponent {
   void save();
   void publish_reports();
   void answer_waiters();
-  Status keep(const std::map<std::string, State>& states);
+  Status persist(const std::map<std::string, State>& states);
   Worker* find(const Caller& caller) REQUIRES(mutex_);
   void changed(Worker& worker) REQUIRES(mutex_);
   void note_change() REQUIRES(mutex_);

@@ -147,8 +147,8 @@ class Workers : public ::testing::Test {
                     }));
     return answer;
   }
-  Answer ask(const std::string& token, const std::string& method, const std::string& target,
-             const std::string& body = "") {
+  Answer call(const std::string& token, const std::string& method, const std::string& target,
+              const std::string& body = "") {
     const auto answer = send(token, method, target, body);
     settle();
     if (answer->status == 0) pass(milliseconds(50));
@@ -190,7 +190,7 @@ TEST_F(Workers, NewWorkListIsAnsweredAtOnce) {
   EXPECT_EQ(published_for, "n1/1");
   want(kOne);
   EXPECT_EQ(published_for, "n1/2");
-  ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/progress", R"({"step": 1})").status, 202);
+  ASSERT_EQ(call(token_of("default/eval"), "PUT", "/v1/progress", R"({"step": 1})").status, 202);
   const int before = times_published;
   connect();
   EXPECT_EQ(times_published, before) << "the same list again is none";
@@ -201,7 +201,7 @@ TEST_F(Workers, TokenInFileGivesAccessToAssignment) {
   const auto info = fs_.stat("/data/workers/default/eval/token").value();
   ASSERT_TRUE(info.has_value());
   EXPECT_EQ(info->mode, 0600U);
-  const Answer answer = ask(token_of("default/eval"), "GET", "/v1/assignment");
+  const Answer answer = call(token_of("default/eval"), "GET", "/v1/assignment");
   ASSERT_EQ(answer.status, 200) << answer.message();
   EXPECT_EQ(answer.body["worker"].as_string(), "default/eval");
   EXPECT_EQ(answer.body["uid"].as_string(), "j1");
@@ -216,25 +216,25 @@ TEST_F(Workers, InvalidTokenIsRefusedOnEveryPath) {
        {std::string(), std::string("x"), token_of("default/eval").substr(1),
         token_of("default/eval") + "0"}) {
     for (const Api::Route& route : Api::routes()) {
-      const Answer answer = ask(token, std::string(route.method), std::string(route.path));
+      const Answer answer = call(token, std::string(route.method), std::string(route.path));
       EXPECT_EQ(answer.status, 401);
       EXPECT_EQ(answer.body["kind"].as_string(), "Status");
       EXPECT_EQ(answer.headers.find("WWW-Authenticate"), "Bearer");
     }
-    EXPECT_EQ(ask(token, "GET", "/").status, 401) << "nor which paths there are";
+    EXPECT_EQ(call(token, "GET", "/").status, 401) << "nor which paths there are";
   }
 }
 
 TEST_F(Workers, TokenGivesAccessToOneWorkerOnly) {
   want("[{key: default/a, uid: j1, assignment: 1}, {key: default/b, uid: j1, assignment: 2}]");
   EXPECT_NE(token_of("default/a"), token_of("default/b"));
-  EXPECT_EQ(ask(token_of("default/b"), "GET", "/v1/assignment").body["assignment"], Json(2));
-  ASSERT_EQ(ask(token_of("default/b"), "PUT", "/v1/results/r", R"({"data": 1})").status, 200);
+  EXPECT_EQ(call(token_of("default/b"), "GET", "/v1/assignment").body["assignment"], Json(2));
+  ASSERT_EQ(call(token_of("default/b"), "PUT", "/v1/results/r", R"({"data": 1})").status, 200);
   pass(milliseconds(1000));
   EXPECT_FALSE(report(0).contains("results"));
   EXPECT_TRUE(report(1).contains("results"));
-  EXPECT_EQ(ask(token_of("default/b"), "POST", "/v1/register",
-                R"({"version": "1", "worker": "default/a"})")
+  EXPECT_EQ(call(token_of("default/b"), "POST", "/v1/register",
+                 R"({"version": "1", "worker": "default/a"})")
                 .status,
             403);
 }
@@ -242,7 +242,7 @@ TEST_F(Workers, TokenGivesAccessToOneWorkerOnly) {
 TEST_F(Workers, WaitEndsWhenAssignmentChanges) {
   want(kOne);
   const std::string token = token_of("default/eval");
-  const std::string first = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
+  const std::string first = call(token, "GET", "/v1/assignment").body["revision"].as_string();
   const auto waiting = send(token, "GET", "/v1/assignment?after=" + first + "&timeoutSeconds=20");
   settle();
   EXPECT_EQ(waiting->status, 0);
@@ -253,7 +253,8 @@ TEST_F(Workers, WaitEndsWhenAssignmentChanges) {
   EXPECT_EQ(waiting->body.at("assignment/round").as_integer(), 2);
   const std::string second = waiting->body["revision"].as_string();
   EXPECT_NE(second, first);
-  EXPECT_EQ(ask(token, "GET", "/v1/assignment?after=" + first).body["revision"].as_string(), second)
+  EXPECT_EQ(call(token, "GET", "/v1/assignment?after=" + first).body["revision"].as_string(),
+            second)
       << "who comes late waits for nothing";
 
   const auto in_vain = send(token, "GET", "/v1/assignment?after=" + second + "&timeoutSeconds=20");
@@ -264,7 +265,7 @@ TEST_F(Workers, WaitEndsWhenAssignmentChanges) {
   EXPECT_EQ(in_vain->body["revision"].as_string(), second);
   restart();
   EXPECT_EQ(
-      ask(token, "GET", "/v1/assignment?timeoutSeconds=0&after=x").body["revision"].as_string(),
+      call(token, "GET", "/v1/assignment?timeoutSeconds=0&after=x").body["revision"].as_string(),
       second)
       << "also after a restart";
 }
@@ -272,7 +273,7 @@ TEST_F(Workers, WaitEndsWhenAssignmentChanges) {
 TEST_F(Workers, TooManyWaitsEndTheOldest) {
   want(kOne);
   const std::string token = token_of("default/eval");
-  const std::string now = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
+  const std::string now = call(token, "GET", "/v1/assignment").body["revision"].as_string();
   std::vector<std::shared_ptr<Answer>> waits;
   for (std::size_t i = 0; i <= Manager::kWaitingMax; ++i)
     waits.push_back(send(token, "GET", "/v1/assignment?after=" + now));
@@ -283,12 +284,12 @@ TEST_F(Workers, TooManyWaitsEndTheOldest) {
 TEST_F(Workers, RemovedWorkerLosesTokenRecordAndWaits) {
   want(kOne);
   const std::string token = token_of("default/eval");
-  const std::string now = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
-  ASSERT_EQ(ask(token, "PUT", "/v1/results/r", R"({"data": 1})").status, 200);
+  const std::string now = call(token, "GET", "/v1/assignment").body["revision"].as_string();
+  ASSERT_EQ(call(token, "PUT", "/v1/results/r", R"({"data": 1})").status, 200);
   const auto waiting = send(token, "GET", "/v1/assignment?after=" + now);
   want("[]");
   EXPECT_EQ(waiting->status, 401);
-  EXPECT_EQ(ask(token, "GET", "/v1/assignment").status, 401);
+  EXPECT_EQ(call(token, "GET", "/v1/assignment").status, 401);
   EXPECT_FALSE(fs_.stat("/data/workers/default").value().has_value());
   EXPECT_TRUE(state_store_->entries("workers/").value().empty());
   pass(milliseconds(1000));
@@ -298,17 +299,17 @@ TEST_F(Workers, RemovedWorkerLosesTokenRecordAndWaits) {
 TEST_F(Workers, RecreatedWorkerGetsANewTokenAndEmptyState) {
   want(kOne);
   const std::string token = token_of("default/eval");
-  ASSERT_EQ(ask(token, "PUT", "/v1/results/r", accuracy(0.9)).status, 200);
+  ASSERT_EQ(call(token, "PUT", "/v1/results/r", accuracy(0.9)).status, 200);
   pass(milliseconds(1000));
   EXPECT_EQ(report()["sequence"].as_integer(), 1);
   want("[{key: default/eval, uid: j2}]");
-  EXPECT_EQ(ask(token, "GET", "/v1/assignment").status, 401);
+  EXPECT_EQ(call(token, "GET", "/v1/assignment").status, 401);
   const std::string other = token_of("default/eval");
   EXPECT_NE(other, token);
   pass(milliseconds(1000));
   EXPECT_EQ(published.at(0).uid, "j2");
   EXPECT_EQ(report(), Json::object());
-  ASSERT_EQ(ask(other, "PUT", "/v1/results/r", accuracy(0.5)).status, 200);
+  ASSERT_EQ(call(other, "PUT", "/v1/results/r", accuracy(0.5)).status, 200);
   pass(milliseconds(1000));
   EXPECT_EQ(report()["sequence"].as_integer(), 1);
 }
@@ -317,14 +318,14 @@ TEST_F(Workers, RecreatedWorkerGetsANewTokenAndEmptyState) {
 // sequences from it.
 TEST_F(Workers, ReturningWorkerContinuesItsSequence) {
   want(kOne);
-  ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/r", accuracy(0.9)).status, 200);
+  ASSERT_EQ(call(token_of("default/eval"), "PUT", "/v1/results/r", accuracy(0.9)).status, 200);
   pass(milliseconds(1000));
   ASSERT_EQ(report()["sequence"].as_integer(), 1);
   want("[]");
   pass(milliseconds(1000));
   restart();
   want(kOne);
-  ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/r", accuracy(0.5)).status, 200);
+  ASSERT_EQ(call(token_of("default/eval"), "PUT", "/v1/results/r", accuracy(0.5)).status, 200);
   pass(milliseconds(1000));
   EXPECT_EQ(report()["models"], json(accuracy(0.5))["models"]);
   EXPECT_EQ(report()["sequence"].as_integer(), 2);
@@ -335,14 +336,14 @@ TEST_F(Workers, TokenSurvivesRestartAndDamagedTokenIsReplaced) {
   const std::string token = token_of("default/eval");
   restart();
   EXPECT_EQ(token_of("default/eval"), token);
-  EXPECT_EQ(ask(token, "GET", "/v1/assignment").status, 200);
+  EXPECT_EQ(call(token, "GET", "/v1/assignment").status, 200);
   for (const std::string& damaged :
        {std::string(), token.substr(0, 20), "varda-worker.000000000000." + std::string(64, 'a')}) {
     ASSERT_TRUE(
         os::write_file_atomically(fs_, "/data/workers/default/eval/token", damaged, 0644).ok());
     restart();
     EXPECT_NE(token_of("default/eval"), damaged);
-    EXPECT_EQ(ask(token_of("default/eval"), "GET", "/v1/assignment").status, 200);
+    EXPECT_EQ(call(token_of("default/eval"), "GET", "/v1/assignment").status, 200);
     EXPECT_EQ(fs_.stat("/data/workers/default/eval/token").value()->mode, 0600U);
   }
 }
@@ -351,14 +352,15 @@ TEST_F(Workers, ReportContainsAllReceivedItems) {
   want(kOne);
   const std::string token = token_of("default/eval");
   const Answer registered =
-      ask(token, "POST", "/v1/register", R"({"version": "1.2", "capabilities": ["resume"]})");
+      call(token, "POST", "/v1/register", R"({"version": "1.2", "capabilities": ["resume"]})");
   ASSERT_EQ(registered.status, 200) << registered.message();
   EXPECT_EQ(registered.body.at("assignment/round").as_integer(), 1)
       << "who registers knows what to do";
-  EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"fraction": 0.25, "message": "epoch 1"})").status,
-            202);
-  EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"loss": 0.5}})").status, 202);
-  ASSERT_EQ(ask(token, "PUT", "/v1/results/final", accuracy(0.93)).status, 200);
+  EXPECT_EQ(
+      call(token, "PUT", "/v1/progress", R"({"fraction": 0.25, "message": "epoch 1"})").status,
+      202);
+  EXPECT_EQ(call(token, "PUT", "/v1/metrics", R"({"metrics": {"loss": 0.5}})").status, 202);
+  ASSERT_EQ(call(token, "PUT", "/v1/results/final", accuracy(0.93)).status, 200);
   pass(milliseconds(1000));
   const std::string at = "2026-01-01T00:00:0";  // of the test's clock
   ASSERT_EQ(published.size(), 1U);
@@ -421,20 +423,20 @@ TEST_F(Workers, TooManyRequestsGet429WithRetryAfter) {
   EXPECT_EQ(
       last->message(),
       "worker default/a sends too many requests: at most 20 a second of registrations and results");
-  EXPECT_EQ(ask(token_of("default/b"), "PUT", "/v1/results/r", R"({"data": 1})").status, 200)
+  EXPECT_EQ(call(token_of("default/b"), "PUT", "/v1/results/r", R"({"data": 1})").status, 200)
       << "the other one is another one";
   pass(milliseconds(1000));
-  EXPECT_EQ(ask(token, "PUT", "/v1/results/r", R"({"data": "last"})").status, 200);
+  EXPECT_EQ(call(token, "PUT", "/v1/results/r", R"({"data": "last"})").status, 200);
   for (int i = 0; i < 100; ++i) (void)send("wrong", "GET", "/v1/assignment");
   EXPECT_EQ(send("wrong", "GET", "/v1/assignment")->status, 429);
-  EXPECT_EQ(ask(token, "GET", "/v1/assignment").status, 200)
+  EXPECT_EQ(call(token, "GET", "/v1/assignment").status, 200)
       << "strangers take nothing from workers";
 }
 
 TEST_F(Workers, AcknowledgedResultIsReportedAfterRestart) {
   want(kOne);
   const std::string token = token_of("default/eval");
-  ASSERT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
+  ASSERT_EQ(call(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
   restart();  // before any report
   times_published = 0;
   settle();
@@ -459,7 +461,7 @@ TEST_F(Workers, CountsInTheReportDoNotShrinkAfterAKill) {
     const std::string token = token_of("default/eval");
     for (const char* count : {"4", "7"}) {
       const std::string body = R"({"metrics": {"inferenceNumber": )" + std::string(count) + "}}";
-      ASSERT_EQ(ask(token, "PUT", "/v1/metrics", body).status, 202);
+      ASSERT_EQ(call(token, "PUT", "/v1/metrics", body).status, 202);
     }
     pass(milliseconds(1000) * seconds);
     const auto reported = report().at("metrics/inferenceNumber").as_integer();
@@ -475,10 +477,10 @@ TEST_F(Workers, EachSequenceStandsForOneSetOfModels) {
   std::map<std::int64_t, std::string> seen;
   for (int i = 0; i < 40; ++i) {
     if (i % 3 == 0) {
-      ASSERT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.01 * (i / 2))).status, 200);
+      ASSERT_EQ(call(token, "PUT", "/v1/results/a", accuracy(0.01 * (i / 2))).status, 200);
     }
     if (i % 5 == 0) disk_->full = !disk_->full;
-    if (i % 5 == 0) (void)ask(token, "PUT", "/v1/results/b", accuracy(0.5 + 0.01 * i));
+    if (i % 5 == 0) (void)call(token, "PUT", "/v1/results/b", accuracy(0.5 + 0.01 * i));
     if (i % 5 == 0) pass(milliseconds(1000));
     disk_->full = false;
     if (i % 4 == 0) restart();
@@ -496,16 +498,16 @@ TEST_F(Workers, EachSequenceStandsForOneSetOfModels) {
 
 TEST_F(Workers, LostDiskRestoresStateFromServer) {
   want(kOne);
-  ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
+  ASSERT_EQ(call(token_of("default/eval"), "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
   pass(milliseconds(1000));
-  ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/a", accuracy(0.8)).status, 200);
+  ASSERT_EQ(call(token_of("default/eval"), "PUT", "/v1/results/a", accuracy(0.8)).status, 200);
   pass(milliseconds(1000));
   ASSERT_EQ(report()["sequence"].as_integer(), 2);
   const std::string before = codec::write_json(report());
   create_manager();
   connect();
   EXPECT_EQ(codec::write_json(report()), before) << "nothing is taken back";
-  ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/b", accuracy(0.95)).status, 200);
+  ASSERT_EQ(call(token_of("default/eval"), "PUT", "/v1/results/b", accuracy(0.95)).status, 200);
   pass(milliseconds(1000));
   EXPECT_EQ(report()["sequence"].as_integer(), 3);
   EXPECT_TRUE(report()["results"].contains("a"));
@@ -514,15 +516,15 @@ TEST_F(Workers, LostDiskRestoresStateFromServer) {
 TEST_F(Workers, UnwrittenResultIsNeitherAcknowledgedNorReported) {
   want(kOne);
   const std::string token = token_of("default/eval");
-  ASSERT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
+  ASSERT_EQ(call(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
   pass(milliseconds(1000));
   disk_->full = true;
-  const Answer refused = ask(token, "PUT", "/v1/results/a", accuracy(0.1));
+  const Answer refused = call(token, "PUT", "/v1/results/a", accuracy(0.1));
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.message(), "the report cannot be written to this node's disk now: disk full");
-  EXPECT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200)
+  EXPECT_EQ(call(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200)
       << "that is there already";
-  EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"step": 7})").status, 202);
+  EXPECT_EQ(call(token, "PUT", "/v1/progress", R"({"step": 7})").status, 202);
   pass(milliseconds(2000));
   EXPECT_EQ(report()["models"], json(accuracy(0.9))["models"]);
   EXPECT_EQ(report().at("progress/step").as_integer(), 7) << "progress promises nothing";
@@ -545,7 +547,7 @@ TEST_F(Workers, TokenWriteIsRetriedAfterFullDisk) {
       << codec::write_json(report());
   fs_.on_call(nullptr);
   pass(milliseconds(6000));
-  EXPECT_EQ(ask(token_of("default/eval"), "GET", "/v1/assignment").status, 200);
+  EXPECT_EQ(call(token_of("default/eval"), "GET", "/v1/assignment").status, 200);
   EXPECT_FALSE(report().contains("problem"));
 }
 
@@ -567,8 +569,8 @@ TEST_F(Workers, ReportsOfAllWorkersFitTheSizeLimit) {
   for (int i = 0; i < 64; ++i) {
     const std::string body = R"({"data": ")" + std::string(i == 0 ? 10 : 20 << 10, 'x') + "\"}";
     for (const char* name : {"a", "b"})
-      ASSERT_EQ(ask(token_of("default/w" + std::to_string(i)), "PUT",
-                    std::string("/v1/results/") + name, body)
+      ASSERT_EQ(call(token_of("default/w" + std::to_string(i)), "PUT",
+                     std::string("/v1/results/") + name, body)
                     .status,
                 200);
   }
@@ -585,7 +587,7 @@ TEST_F(Workers, ReportsOfAllWorkersFitTheSizeLimit) {
 TEST_F(Workers, AgentStopAnswersWaitsWith503) {
   want(kOne);
   const std::string token = token_of("default/eval");
-  const std::string now = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
+  const std::string now = call(token, "GET", "/v1/assignment").body["revision"].as_string();
   const auto waiting = send(token, "GET", "/v1/assignment?after=" + now);
   const auto result = send(token, "PUT", "/v1/results/a", R"({"data": 1})");
   manager_->finish();
@@ -633,7 +635,7 @@ TEST_F(Workers, InvalidRequestGetsStatusWithReason) {
        "models.\""},
   };
   for (const Wrong& one : cases) {
-    const Answer answer = ask(token_of("default/eval"), one.method, one.target, one.body);
+    const Answer answer = call(token_of("default/eval"), one.method, one.target, one.body);
     EXPECT_EQ(answer.status, one.status) << one.target;
     EXPECT_EQ(answer.body["kind"].as_string(), "Status");
     EXPECT_EQ(answer.body["status"].as_string(), "Failure");
@@ -659,11 +661,11 @@ TEST_F(Workers, RepeatedRejectionsAreLoggedOncePerReason) {
   const std::string token = token_of("default/eval");
   ::testing::internal::CaptureStderr();
   for (int second = 0; second < 30; ++second) {
-    EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
-    EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"setp": 1})").status, 400);
-    EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"step": 1})").status, 202)
+    EXPECT_EQ(call(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
+    EXPECT_EQ(call(token, "PUT", "/v1/progress", R"({"setp": 1})").status, 400);
+    EXPECT_EQ(call(token, "PUT", "/v1/progress", R"({"step": 1})").status, 202)
         << "what goes to and fro fills no log";
-    EXPECT_EQ(ask("nobody's", "PUT", "/v1/metrics", "x").status, 401) << "anybody could say that";
+    EXPECT_EQ(call("nobody's", "PUT", "/v1/metrics", "x").status, 401) << "anybody could say that";
     pass(milliseconds(1000));
   }
   std::string log = ::testing::internal::GetCapturedStderr();
@@ -674,11 +676,11 @@ TEST_F(Workers, RepeatedRejectionsAreLoggedOncePerReason) {
 
   ::testing::internal::CaptureStderr();
   pass(milliseconds(60'000));
-  EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
-  EXPECT_EQ(
-      ask(token, "PUT", "/v1/metrics", "{\"metrics\": \"" + std::string(kBodyBytesMax, 'x') + "\"}")
-          .status,
-      413);
+  EXPECT_EQ(call(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
+  EXPECT_EQ(call(token, "PUT", "/v1/metrics",
+                 "{\"metrics\": \"" + std::string(kBodyBytesMax, 'x') + "\"}")
+                .status,
+            413);
   log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(lines_with(log, "worker request rejected"), 1u) << log;
   EXPECT_NE(log.find("status=413"), std::string::npos) << log;
@@ -768,8 +770,8 @@ TEST_F(Document, ServerAcceptsExamplesAndAnswersAsDescribed) {
         for (char& c : verb) c = static_cast<char>(c & ~0x20);
         if (const auto brace = target.find('{'); brace != std::string::npos)
           target = target.substr(0, brace) + "final";
-        const Answer answer = ask(token_of("default/eval"), verb, target,
-                                  body.is_null() ? "" : codec::write_json(body));
+        const Answer answer = call(token_of("default/eval"), verb, target,
+                                   body.is_null() ? "" : codec::write_json(body));
         const Json* described = operation["responses"].find(std::to_string(answer.status));
         ASSERT_NE(described, nullptr) << path << " " << answer.status << " " << answer.message();
         EXPECT_LT(answer.status, 300) << path << " " << answer.message();
@@ -795,8 +797,8 @@ TEST_F(Document, ServerAcceptsExamplesAndAnswersAsDescribed) {
     std::set<std::string> described;
     for (const auto& [name, member] : schemas[schema]["properties"].as_object())
       described.insert(name);
-    const std::string message = ask(token_of("default/eval"), where.substr(0, blank),
-                                    where.substr(blank + 1), R"({"zzzzzzzzzzzz": 1})")
+    const std::string message = call(token_of("default/eval"), where.substr(0, blank),
+                                     where.substr(blank + 1), R"({"zzzzzzzzzzzz": 1})")
                                     .message();
     std::set<std::string> taken;
     std::string names = message.substr(message.find("expected ") + 9) + ", ";
@@ -825,14 +827,14 @@ TEST_F(Document, DocumentDescribesRefusals) {
         EXPECT_TRUE(operation["responses"].contains(status)) << path << " " << status;
     }
   }
-  refused(ask("", "GET", "/v1/assignment"), "/v1/assignment", "get", 401);
-  refused(ask(token, "GET", "/v1/assignment?x=1"), "/v1/assignment", "get", 400);
-  refused(ask(token, "PUT", "/v1/results/a", std::string(40000, ' ')), "/v1/results/{name}", "put",
+  refused(call("", "GET", "/v1/assignment"), "/v1/assignment", "get", 401);
+  refused(call(token, "GET", "/v1/assignment?x=1"), "/v1/assignment", "get", 400);
+  refused(call(token, "PUT", "/v1/results/a", std::string(40000, ' ')), "/v1/results/{name}", "put",
           413);
-  refused(ask(token, "POST", "/v1/register", R"({"version": "1", "worker": "default/b"})"),
+  refused(call(token, "POST", "/v1/register", R"({"version": "1", "worker": "default/b"})"),
           "/v1/register", "post", 403);
   disk_->full = true;
-  refused(ask(token, "PUT", "/v1/results/a", R"({"data": 1})"), "/v1/results/{name}", "put", 503);
+  refused(call(token, "PUT", "/v1/results/a", R"({"data": 1})"), "/v1/results/{name}", "put", 503);
 }
 
 }  // namespace manager_test

@@ -126,12 +126,12 @@ Status check_metrics(const Json& metrics, const std::string& where, std::size_t 
 
 Status check_model(const Name& caller, const std::string& key, const Json& model) {
   const std::string where = "models." + in_quotes(key);
-  std::string_view rest;
+  std::string_view suffix;
   for (const meta::Resource* resource : {&api::Model::resource(), &api::SednaModel::resource()}) {
     const std::string start = resource->group_resource() + "/";
-    if (key.starts_with(start)) rest = std::string_view(key).substr(start.size());
+    if (key.starts_with(start)) suffix = std::string_view(key).substr(start.size());
   }
-  const auto named = rest.empty() ? Result<Name>(Error(Code::kInvalid, "")) : Name::parse(rest);
+  const auto named = suffix.empty() ? Result<Name>(Error(Code::kInvalid, "")) : Name::parse(suffix);
   if (!named.ok())
     return wrong(where,
                  "expected models.edgeai.io/NAMESPACE/NAME or models.sedna.io/NAMESPACE/NAME");
@@ -158,18 +158,18 @@ Result<Name> Name::parse(std::string_view key) {
 }
 
 Result<Json> read_registration(const Name& caller, std::string_view body) {
-  TRY(const Json said, read_object(body, {"version", "instance", "capabilities", "worker"}));
+  TRY(const Json message, read_object(body, {"version", "instance", "capabilities", "worker"}));
   Json out = Json::object();
-  TRY_VOID(take_text(said, "version", kWorkerNameBytesMax, out));
-  TRY_VOID(take_text(said, "instance", kWorkerNameBytesMax, out));
+  TRY_VOID(take_text(message, "version", kWorkerNameBytesMax, out));
+  TRY_VOID(take_text(message, "instance", kWorkerNameBytesMax, out));
   if (!out.contains("version")) return wrong("version", "must be set to the version of the worker");
-  if (const Json* worker = said.find("worker"); worker != nullptr && !worker->is_null()) {
+  if (const Json* worker = message.find("worker"); worker != nullptr && !worker->is_null()) {
     if (!worker->is_string()) return wrong("worker", "it is not a string");
     if (worker->as_string() != caller.key())
       return Error(Code::kForbidden, "worker: the token belongs to " + caller.key() + ", not of " +
                                          in_quotes(worker->as_string()));
   }
-  const Json* capabilities = said.find("capabilities");
+  const Json* capabilities = message.find("capabilities");
   if (capabilities == nullptr) return out;
   if (!capabilities->is_array()) return wrong("capabilities", "it is not a list");
   if (capabilities->size() > kCapabilitiesMax)
@@ -183,34 +183,34 @@ Result<Json> read_registration(const Name& caller, std::string_view body) {
 }
 
 Result<Json> read_progress(std::string_view body) {
-  TRY(const Json said, read_object(body, {"phase", "fraction", "step", "steps", "message"}));
+  TRY(const Json message, read_object(body, {"phase", "fraction", "step", "steps", "message"}));
   Json out = Json::object();
-  TRY_VOID(take_text(said, "phase", kWorkerNameBytesMax, out));
-  if (const Json* fraction = said.find("fraction")) {
+  TRY_VOID(take_text(message, "phase", kWorkerNameBytesMax, out));
+  if (const Json* fraction = message.find("fraction")) {
     if (!fraction->is_number() || fraction->as_double() < 0 || fraction->as_double() > 1)
       return wrong("fraction", "it is not a number from 0 to 1");
     out.set("fraction", *fraction);
   }
-  TRY_VOID(take_count(said, "step", out));
-  TRY_VOID(take_count(said, "steps", out));
-  if (said.contains("steps") && said["step"].as_integer() > said["steps"].as_integer())
+  TRY_VOID(take_count(message, "step", out));
+  TRY_VOID(take_count(message, "steps", out));
+  if (message.contains("steps") && message["step"].as_integer() > message["steps"].as_integer())
     return wrong("step", "it is greater than steps");
-  TRY_VOID(take_text(said, "message", kMessageBytesMax, out));
+  TRY_VOID(take_text(message, "message", kMessageBytesMax, out));
   if (out.empty())
     return wrong("body", "must have at least one of phase, fraction, step, steps, message");
   return out;
 }
 
 Result<Json> read_metrics(std::string_view body) {
-  TRY(const Json said, read_object(body, {"metrics"}));
-  TRY_VOID(check_metrics(said["metrics"], "metrics", kMetricsMax));
-  return said["metrics"];
+  TRY(const Json message, read_object(body, {"metrics"}));
+  TRY_VOID(check_metrics(message["metrics"], "metrics", kMetricsMax));
+  return message["metrics"];
 }
 
 Result<Json> read_result(const Name& caller, std::string_view body) {
-  TRY(const Json said, read_object(body, {"models", "data"}));
+  TRY(const Json message, read_object(body, {"models", "data"}));
   Json out = Json::object();
-  if (const Json* models = said.find("models")) {
+  if (const Json* models = message.find("models")) {
     if (!models->is_object())
       return wrong("models", "must be an object with an entry for each Model");
     if (models->size() > kModelsMax)
@@ -218,7 +218,7 @@ Result<Json> read_result(const Name& caller, std::string_view body) {
     for (const auto& [key, model] : models->as_object()) TRY_VOID(check_model(caller, key, model));
     if (!models->empty()) out.set("models", *models);
   }
-  if (const Json* data = said.find("data"); data != nullptr && !data->is_null())
+  if (const Json* data = message.find("data"); data != nullptr && !data->is_null())
     out.set("data", *data);
   if (out.empty()) return wrong("body", "must have models or data");
   return out;

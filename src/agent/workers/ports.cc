@@ -10,8 +10,8 @@ constexpr std::chrono::milliseconds kPortGrace{500};
 /// Creates the directory with mode 0750, independent of the umask. An existing directory keeps its
 /// mode.
 Status make_directory(os::FileSystem& fs, const os::Path& path) {
-  TRY(const auto there, fs.stat(path));
-  if (there) return {};
+  TRY(const auto existing, fs.stat(path));
+  if (existing) return {};
   TRY_VOID(fs.make_directories(path, 0750));
   return fs.set_mode(path, 0750);
 }

@@ -60,16 +60,16 @@ class PortsTest : public ::testing::Test {
     std::error_code ignored;
     std::filesystem::remove_all(directory, ignored);
   }
-  Result<std::unique_ptr<Ports>> open(const std::string& listen = "", const char* says = "here") {
+  Result<std::unique_ptr<Ports>> open(const std::string& listen = "", const char* body = "here") {
     return Ports::open(
         {.socket = directory / "worker/worker.sock",
          .listen = listen,
          .url_file = directory / "worker/worker.url"},
-        net::inline_handler([says](const net::Request&) { return net::Response{.body = says}; }),
+        net::inline_handler([body](const net::Request&) { return net::Response{.body = body}; }),
         fs);
   }
   os::Path socket() const { return directory / "worker/worker.sock"; }
-  std::string ask(const std::string& url) {
+  std::string body_at(const std::string& url) {
     const auto client = net::make_client(url.empty() ? net::ClientOptions{.unix_socket = socket()}
                                                      : net::ClientOptions{});
     const auto answer =
@@ -83,7 +83,7 @@ class PortsTest : public ::testing::Test {
 TEST_F(PortsTest, SocketIsOpenToUserAndGroupOnly) {
   const auto ports = open().value();
   EXPECT_EQ(fs.stat(socket()).value()->mode, 0660U);
-  EXPECT_EQ(ask(""), "here");
+  EXPECT_EQ(body_at(""), "here");
   EXPECT_EQ(ports->url(), "");
   EXPECT_FALSE(fs.stat(directory / "worker/worker.url").value().has_value());
 }
@@ -134,8 +134,8 @@ TEST_F(PortsTest, SilentConnectionsAreClosedAndWaitingRequestIsNot) {
           .value();
   const Raw waits(socket());
   waits.get("/wait");
-  std::vector<Raw> silent;
-  for (int i = 0; i < 192; ++i) silent.emplace_back(socket());
+  std::vector<Raw> idle;
+  for (int i = 0; i < 192; ++i) idle.emplace_back(socket());
   // Long before the server closes silent connections.
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   const auto client = net::make_client({.unix_socket = socket()});
@@ -152,8 +152,8 @@ TEST_F(PortsTest, UrlFileExistsOnlyWithTcpPort) {
   {
     const auto ports = open("127.0.0.1:0").value();
     EXPECT_EQ(os::read_file(fs, directory / "worker/worker.url").value(), ports->url());
-    EXPECT_EQ(ask(ports->url()), "here");
-    EXPECT_EQ(ask(""), "here");
+    EXPECT_EQ(body_at(ports->url()), "here");
+    EXPECT_EQ(body_at(""), "here");
     const auto refused = open(ports->url().substr(7));
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code(), Code::kUnavailable) << refused.error();
@@ -175,12 +175,12 @@ TEST_F(PortsTest, StaleSocketIsReplacedAndSocketInUseIsNot) {
   {
     const auto ports = open();
     ASSERT_TRUE(ports.ok()) << "the node's models are served all the same";
-    EXPECT_EQ(ask(""), "other");
+    EXPECT_EQ(body_at(""), "other");
   }
   other->stop(std::chrono::milliseconds(0));  // leaves a stale socket behind
   ASSERT_TRUE(std::filesystem::exists(directory / "worker/worker.sock"));
   const auto ports = open().value();
-  EXPECT_EQ(ask(""), "here");
+  EXPECT_EQ(body_at(""), "here");
 }
 
 TEST_F(PortsTest, TooLongSocketPathIsSkipped) {
@@ -188,7 +188,7 @@ TEST_F(PortsTest, TooLongSocketPathIsSkipped) {
   std::filesystem::create_directory(directory);
   const auto ports = open("127.0.0.1:0");
   ASSERT_TRUE(ports.ok());
-  EXPECT_EQ(ask((*ports)->url()), "here");
+  EXPECT_EQ(body_at((*ports)->url()), "here");
   directory = directory.parent_path();
 }
 

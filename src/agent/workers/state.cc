@@ -19,10 +19,10 @@ std::string digest(const Json& models) {
 }
 
 /// Whether two items are equal except for the time.
-bool same(const Json& kept, const Json& said) {
-  Json without = kept;
+bool same(const Json& stored, const Json& received) {
+  Json without = stored;
   if (without.is_object()) without.erase("time");
-  return without == said;
+  return without == received;
 }
 
 /// Fills an object within a byte limit.
@@ -66,7 +66,7 @@ Json State::to_json() const {
   if (!models_.empty()) out.set("models", models_);
   Json results = Json::object();
   for (const auto& [name, one] : results_)
-    results.set(name, Json::object({{"order", one.order}, {"time", one.time}, {"said", one.said}}));
+    results.set(name, Json::object({{"order", one.order}, {"time", one.time}, {"said", one.body}}));
   if (!results.empty()) out.set("results", std::move(results));
   if (sequence_) out.set("sequence", *sequence_);
   if (!published_.empty()) out.set("told", published_);
@@ -76,7 +76,7 @@ Json State::to_json() const {
 Status State::check_size() const {
   std::size_t bytes = codec::write_json(metrics_).size() + codec::write_json(models_).size();
   for (const auto& [name, one] : results_)
-    bytes += name.size() + one.time.size() + codec::write_json(one.said).size() + 48;
+    bytes += name.size() + one.time.size() + codec::write_json(one.body).size() + 48;
   if (bytes <= kBytesMax - kProgressBytesMax) return {};
   return Error(Code::kExhausted, "metrics and results of a worker may have " +
                                      std::to_string(kBytesMax - kProgressBytesMax) +
@@ -84,28 +84,28 @@ Status State::check_size() const {
                                      std::to_string(bytes));
 }
 
-Result<bool> State::set_registered(Json said, const std::string& time) {
-  if (same(registered_, said)) return false;
+Result<bool> State::set_registered(Json message, const std::string& time) {
+  if (same(registered_, message)) return false;
   // Metrics belong to a run; a new instance starts a new run.
-  if (std::as_const(registered_)["instance"] != std::as_const(said)["instance"])
+  if (std::as_const(registered_)["instance"] != std::as_const(message)["instance"])
     metrics_ = written_metrics_ = Json();
-  said.set("time", time);
-  registered_ = std::move(said);
+  message.set("time", time);
+  registered_ = std::move(message);
   return true;
 }
 
-Result<bool> State::set_progress(Json said, const std::string& time) {
-  if (same(progress_, said)) return false;
-  said.set("time", time);
-  progress_ = std::move(said);
+Result<bool> State::set_progress(Json message, const std::string& time) {
+  if (same(progress_, message)) return false;
+  message.set("time", time);
+  progress_ = std::move(message);
   return true;
 }
 
-Result<bool> State::set_metrics(Json said) {
-  if (metrics_ == said) return false;
-  std::swap(metrics_, said);
+Result<bool> State::set_metrics(Json message) {
+  if (metrics_ == message) return false;
+  std::swap(metrics_, message);
   if (Status fits = check_size(); !fits.ok()) {
-    std::swap(metrics_, said);
+    std::swap(metrics_, message);
     return std::move(fits).error();
   }
   return true;
@@ -118,11 +118,11 @@ bool State::set_written(const State& written) {
   return true;
 }
 
-Result<bool> State::set_result(const std::string& name, Json said, const std::string& time) {
-  const auto kept = results_.find(name);
-  if (kept != results_.end() && kept->second.said == said) return false;
+Result<bool> State::set_result(const std::string& name, Json body, const std::string& time) {
+  const auto existing = results_.find(name);
+  if (existing != results_.end() && existing->second.body == body) return false;
   State next = *this;
-  for (const auto& [key, model] : std::as_const(said)["models"].as_object()) {
+  for (const auto& [key, model] : std::as_const(body)["models"].as_object()) {
     Json& metrics = next.models_[key]["metrics"];
     for (const auto& [metric, value] : model["metrics"].as_object()) metrics.set(metric, value);
     if (metrics.is_null()) metrics = Json::object();
@@ -137,7 +137,7 @@ Result<bool> State::set_result(const std::string& name, Json said, const std::st
                  "the results of a worker may name " + std::to_string(kModelsMax) + " Models");
   std::int64_t order = 1;
   for (const auto& [other, one] : results_) order = std::max(order, one.order + 1);
-  next.results_[name] = {order, time, std::move(said)};
+  next.results_[name] = {order, time, std::move(body)};
   if (next.results_.size() > kResultsMax)
     return Error(Code::kExhausted, "a worker may have " + std::to_string(kResultsMax) +
                                        " results; one that is there can be replaced");
@@ -171,7 +171,7 @@ Json State::report(std::size_t bytes_max) const {
   Json counted = Json::object();
   for (const auto& at : newest) {
     Json one = Json::object({{"time", at->second.time}});
-    if (const Json* data = at->second.said.find("data")) one.set("data", *data);
+    if (const Json* data = at->second.body.find("data")) one.set("data", *data);
     if (room.put(counted, at->first, one)) chosen.emplace(at->first, std::move(one));
   }
   left_out(results_.size() - chosen.size(), results_.size(), "results");
@@ -188,7 +188,7 @@ Json State::report(std::size_t bytes_max) const {
 }
 
 void State::adopt(const Json& report) {
-  const std::int64_t there = std::max<std::int64_t>(report["sequence"].as_integer(), 0);
+  const std::int64_t server_sequence = std::max<std::int64_t>(report["sequence"].as_integer(), 0);
   if (!sequence_) {  // the disk was empty
     const auto take = [&](const char* name, Json& item) {
       if (item.is_null() && report[name].is_object()) item = report[name];
@@ -206,16 +206,16 @@ void State::adopt(const Json& report) {
     std::int64_t order = -static_cast<std::int64_t>(report["results"].size());
     for (const auto& [name, one] : report["results"].as_object()) {
       ++order;  // older than any local result
-      Json said = Json::object();
-      if (const Json* data = one.find("data")) said.set("data", *data);
-      results_.emplace(name, Result_{order, one["time"].as_string(), std::move(said)});
+      Json body = Json::object();
+      if (const Json* data = one.find("data")) body.set("data", *data);
+      results_.emplace(name, Result_{order, one["time"].as_string(), std::move(body)});
     }
     if (report["models"].is_object()) published_ = digest(report["models"]);
-  } else if (there > *sequence_) {
+  } else if (server_sequence > *sequence_) {
     published_
         .clear();  // the disk is outdated: the server's report with that number is unknown here
   }
-  sequence_ = std::max(sequence_.value_or(after_), there);
+  sequence_ = std::max(sequence_.value_or(after_), server_sequence);
 }
 
 bool State::pass_on(const Json& report) {

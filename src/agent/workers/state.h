@@ -35,15 +35,15 @@ class State {
   // Repeated requests therefore have no effect. `time` is informational. kExhausted: above a limit,
   // and the state is unchanged.
   // A registration with another `instance` is a new run, which clears the metrics of the old one.
-  Result<bool> set_registered(codec::Json said, const std::string& time);
-  Result<bool> set_progress(codec::Json said, const std::string& time);
-  Result<bool> set_metrics(codec::Json said);
+  Result<bool> set_registered(codec::Json message, const std::string& time);
+  Result<bool> set_progress(codec::Json message, const std::string& time);
+  Result<bool> set_metrics(codec::Json message);
   /// `written`, a copy of this state, is on disk: its metrics enter the report. True: the report
   /// changes. A worker's counts must not shrink after a restart of the agent, because the operator
   /// takes a smaller count for a new start and adds both.
   bool set_written(const State& written);
   /// Models of a replaced result stay unless the new result contains them.
-  Result<bool> set_result(const std::string& name, codec::Json said, const std::string& time);
+  Result<bool> set_result(const std::string& name, codec::Json message, const std::string& time);
 
   /// The upstream report in at most `bytes_max` bytes of JSON: Models first, then the rest, newest
   /// results first. `cut` lists omitted parts. The report lacks the sequence number, which
@@ -64,7 +64,7 @@ class State {
   struct Result_ {
     std::int64_t order = 0;  // order of arrival in this worker's life
     std::string time;
-    codec::Json said;
+    codec::Json body;
   };
   Status check_size() const;
 

@@ -8,12 +8,12 @@
 namespace varda::agent::workers {
 namespace {
 
-constexpr std::size_t kWhoDigits = 12, kSecretDigits = 64;
+constexpr std::size_t kOwnerDigits = 12, kSecretDigits = 64;
 constexpr std::uint64_t kTokenFileBytesMax = 256;
 
 std::string start_of(const Name& caller, const std::string& uid) {
   return "varda-worker." +
-         codec::Sha256::of(caller.key() + "\n" + uid).hex().substr(0, kWhoDigits) + ".";
+         codec::Sha256::of(caller.key() + "\n" + uid).hex().substr(0, kOwnerDigits) + ".";
 }
 
 }  // namespace
@@ -28,10 +28,10 @@ Result<std::string> Tokens::ensure(const Name& caller, const std::string& uid) {
   const os::Path directory = root_ / caller.ns / caller.name, file = directory / "token";
   TRY(const auto info, fs_.stat(file));
   if (info && info->kind == os::FileKind::kFile) {
-    const auto kept = os::read_file(fs_, file, kTokenFileBytesMax);
-    if (kept.ok() && is_of(*kept, caller, uid)) {
+    const auto stored = os::read_file(fs_, file, kTokenFileBytesMax);
+    if (stored.ok() && is_of(*stored, caller, uid)) {
       if (info->mode != 0600) TRY_VOID(fs_.set_mode(file, 0600));
-      return *kept;
+      return *stored;
     }
   }
   TRY_VOID(fs_.make_directories(root_, 0700));

@@ -18,7 +18,7 @@ namespace {
 Json yaml(std::string_view text) { return codec::parse_yaml(text).value(); }
 
 template <typename T>
-void expect_kept(std::string_view text) {
+void expect_preserved(std::string_view text) {
   const Json object = yaml(text);
   auto read = T::from_json(object);
   ASSERT_TRUE(read.ok()) << read.error().message();
@@ -28,7 +28,7 @@ void expect_kept(std::string_view text) {
 }
 
 TEST(CoreKinds, JsonRoundTripKeepsAllMembers) {
-  expect_kept<Pod>(R"(
+  expect_preserved<Pod>(R"(
 apiVersion: v1
 kind: Pod
 metadata: {name: web, namespace: default, labels: {a: b}, managedFields: [{manager: kubectl}]}
@@ -55,7 +55,7 @@ status:
   conditions: [{type: Ready, status: "True", lastProbeTime: null, lastTransitionTime: "2024-05-01T10:00:00Z"}]
   containerStatuses: [{name: server, ready: true, restartCount: 0, image: varda-serve, imageID: "", state: {running: {}}, lastState: {}}]
 )");
-  expect_kept<Node>(R"(
+  expect_preserved<Node>(R"(
 apiVersion: v1
 kind: Node
 metadata: {name: edge0}
@@ -65,14 +65,14 @@ status:
   conditions: [{type: Ready, status: Unknown, lastHeartbeatTime: "2024-05-01T10:00:00Z"}]
   images: [{names: [a]}]
 )");
-  expect_kept<Service>(R"(
+  expect_preserved<Service>(R"(
 apiVersion: v1
 kind: Service
 metadata: {name: s, namespace: default}
 spec: {type: NodePort, sessionAffinity: None, selector: {a: b}, ports: [{port: 80, targetPort: http, nodePort: 30000, appProtocol: http}]}
 status: {loadBalancer: {}}
 )");
-  expect_kept<Deployment>(R"(
+  expect_preserved<Deployment>(R"(
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: d, namespace: default}
@@ -83,13 +83,13 @@ spec:
   template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}], dnsPolicy: Default}}
 status: {observedGeneration: 3, replicas: 2, terminatingReplicas: 1, conditions: [{type: Available, status: "True", lastUpdateTime: x}]}
 )");
-  expect_kept<Endpoints>(R"(
+  expect_preserved<Endpoints>(R"(
 apiVersion: v1
 kind: Endpoints
 metadata: {name: s, namespace: default}
 subsets: [{addresses: [{ip: 127.0.0.2, targetRef: {kind: Pod}, hostname: h}], ports: [{port: 80, protocol: TCP}]}]
 )");
-  expect_kept<EndpointSlice>(R"(
+  expect_preserved<EndpointSlice>(R"(
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: s-abc, namespace: default, labels: {kubernetes.io/service-name: s}}
@@ -97,7 +97,7 @@ addressType: IPv4
 endpoints: [{addresses: [127.0.0.2], conditions: {ready: false, terminating: true}, nodeName: node1, targetRef: {kind: Pod}, zone: z}]
 ports: [{name: http, port: 80, protocol: TCP, appProtocol: http}]
 )");
-  expect_kept<Event>(R"(
+  expect_preserved<Event>(R"(
 apiVersion: v1
 kind: Event
 metadata: {name: e, namespace: default}
@@ -109,7 +109,7 @@ count: 2
 source: {component: agent}
 series: {count: 2}
 )");
-  expect_kept<EdgeNode>(R"(
+  expect_preserved<EdgeNode>(R"(
 apiVersion: edgeai.io/v1alpha1
 kind: EdgeNode
 metadata: {name: edge0}

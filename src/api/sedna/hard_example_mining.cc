@@ -41,11 +41,11 @@ std::string parameter_field(std::size_t index, std::string_view member) {
 }
 
 /// Checks one parameter. Its policy and key are known.
-using Ask = std::function<std::optional<Violation>(const ParameterRow& row,
-                                                   const std::string& field, const Json& value)>;
+using ValueCheck = std::function<std::optional<Violation>(
+    const ParameterRow& row, const std::string& field, const Json& value)>;
 
-std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {
-  return [ask = std::move(ask)](const Json& self) {
+std::function<std::vector<Violation>(const Json&)> for_each_value(ValueCheck check) {
+  return [check = std::move(check)](const Json& self) {
     std::vector<Violation> found;
     const PolicyRow* policy = tiers::find_policy(self["name"].as_string());
     if (policy == nullptr) return found;  // another rule refuses it
@@ -54,7 +54,7 @@ std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {
       const std::size_t at = index++;
       const ParameterRow* row = tiers::find_parameter(*policy, parameter["key"].as_string());
       if (row == nullptr || !parameter["value"].is_string()) continue;
-      if (auto violation = ask(*row, parameter_field(at, "value"), parameter["value"]))
+      if (auto violation = check(*row, parameter_field(at, "value"), parameter["value"]))
         found.push_back(std::move(*violation));
     }
     return found;
@@ -79,16 +79,16 @@ std::string cel_for_each_value(const std::function<bool(const ParameterRow&)>& w
 
 Rule keys_are_known() {
   Rule rule;
-  std::string cases, said;
+  std::string cases, listed;
   for (const PolicyRow& policy : tiers::policy_table()) {
     cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" +
              rules::cel_quote(keys_of(policy)) + "])";
     if (policy.parameters.empty()) continue;
     const std::string keys = join(keys_of(policy));
-    said += (said.empty() ? "" : "; ") + std::string(policy.name) + ": " + keys;
+    listed += (listed.empty() ? "" : "; ") + std::string(policy.name) + ": " + keys;
   }
   rule.cel = "!has(self.parameters) || self.parameters.all(p, " + cases + ")";
-  rule.message = "must be parameters of the policy (" + said + ")";
+  rule.message = "must be parameters of the policy (" + listed + ")";
   rule.reason = "FieldValueInvalid";
   rule.field_path = ".parameters";
   rule.check = [](const Json& self) {
@@ -326,8 +326,8 @@ Rule name_is_known() {
   Rule rule;
   const std::string known = join(known_names());
   rule.cel = "self.name in [" + rules::cel_quote(known_names()) + "]";
-  rule.message = "our server has no such policy (it has " + known +
-                 "): one of your own needs a workerSpec or template";
+  rule.message = "varda-serve supports the policies " + known +
+                 "; a custom policy needs a workerSpec or template";
   rule.reason = "FieldValueInvalid";
   rule.field_path = ".name";
   rule.check = [](const Json& self) -> std::vector<Violation> {
@@ -338,7 +338,7 @@ Rule name_is_known() {
       supported += (supported.empty() ? "\"" : ", \"") + one + "\"";
     return {{"FieldValueNotSupported", ".name",
              "Unsupported value: " + codec::write_json(name) + ": supported values: " + supported +
-                 ", or with a workerSpec or template any"}};
+                 "; with a workerSpec or template: any name"}};
   };
   return rule;
 }
@@ -410,7 +410,7 @@ void MiningParameter::describe(Type<MiningParameter>& t) {
 }
 
 void HardExampleMining::describe(Type<HardExampleMining>& t) {
-  t.doc("Policy that decides which answers are hard, so that the next tier is asked.");
+  t.doc("Policy that decides which answers are hard, so that the next tier is called.");
   t.field("name", &HardExampleMining::name,
           "Name of the policy. A worker with a workerSpec or template may use its own policies. " +
               formulas() + ".")
@@ -424,7 +424,7 @@ void HardExampleMining::describe(Type<HardExampleMining>& t) {
 }
 
 void TierPolicy::describe(Type<TierPolicy>& t) {
-  t.doc("Policy that decides which answers are hard, so that the next tier is asked.");
+  t.doc("Policy that decides which answers are hard, so that the next tier is called.");
   t.field<std::string>("name", &HardExampleMining::name, "Name of the policy. " + formulas() + ".")
       .required()
       .one_of(known_names());

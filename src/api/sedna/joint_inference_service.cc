@@ -67,10 +67,11 @@ Rule total_is_longest() {
       const auto deadline = deadline_of(one["deadline"].as_string());
       return deadline && *deadline > *total;
     };
-    const auto complain = [&](const std::string& who, const Json& one) -> std::vector<Violation> {
+    const auto complain = [&](const std::string& subject,
+                              const Json& one) -> std::vector<Violation> {
       return {rules::invalid(
           ".deadline", self["deadline"],
-          "must not be shorter than that of " + who + ", " + one["deadline"].as_string())};
+          "must not be shorter than that of " + subject + ", " + one["deadline"].as_string())};
     };
     if (longer(self["cloudWorker"])) return complain("cloudWorker", self["cloudWorker"]);
     std::size_t index = 0;
@@ -90,7 +91,7 @@ int rank(const Json& layer) {
   return -1;
 }
 
-Rule layers_go_up() {
+Rule tiers_follow_layers() {
   Rule rule;
   rule.cel =
       "!has(self.tiers) || self.tiers.filter(t, has(t.layer)).map(t, t.layer == 'device' ? 0 : "
@@ -104,10 +105,10 @@ Rule layers_go_up() {
     std::size_t index = 0;
     for (const Json& tier : self["tiers"].as_array()) {
       const std::string field = ".tiers[" + std::to_string(index++) + "].layer";
-      const int here = rank(tier["layer"]);
-      if (here < 0) continue;
-      if (here < highest) return {rules::invalid(field, tier["layer"], "tiers " + message)};
-      highest = here;
+      const int current = rank(tier["layer"]);
+      if (current < 0) continue;
+      if (current < highest) return {rules::invalid(field, tier["layer"], "tiers " + message)};
+      highest = current;
     }
     return {};
   };
@@ -118,7 +119,7 @@ Rule last_tier_has_no_policy() {
   Rule rule;
   rule.cel =
       "!has(self.tiers) || size(self.tiers) == 0 || !has(self.tiers[size(self.tiers) - 1].policy)";
-  rule.message = "the last tier has no policy: there is no further one to ask";
+  rule.message = "the last tier must not have a policy: no tier follows it";
   rule.reason = "FieldValueForbidden";
   rule.field_path = ".tiers";
   rule.check = [message = rule.message](const Json& self) -> std::vector<Violation> {
@@ -166,7 +167,7 @@ void JointEdgeWorker::describe(Type<JointEdgeWorker>& t) {
       "template.");
   describe_worker(t, kEdgeReplicasMax, PodText::kDescribed);
   t.field("hardExampleMining", &JointEdgeWorker::hard_example_mining,
-          "Decides which answers of the small model are hard, so that the big model is asked. "
+          "Decides which answers of the small model are hard, so that the big model is called. "
           "Default: none.");
   t.keep_unknown(&JointEdgeWorker::unknown);
   for (Rule& rule : detail::edge_worker_rules()) t.rule(std::move(rule));
@@ -212,7 +213,7 @@ void JointTier::describe(Type<JointTier>& t) {
           "that layer, or the cloud.")
       .one_of({kLayers.begin(), kLayers.end()});
   t.field("policy", &T::policy,
-          "Decides which answers are hard, so that the next tier is asked. Default: none.");
+          "Decides which answers are hard, so that the next tier is called. Default: none.");
   t.field("deadline", &T::deadline,
           "Time limit of one call: a whole number followed by ms, s or m. Default: the time left "
           "for the request.")
@@ -268,7 +269,7 @@ void JointInferenceServiceSpec::describe(Type<JointInferenceServiceSpec>& t) {
                     rules::required(kCloudWorker, "cloudWorker is required beside edgeWorker"))));
   t.rule(rules::forbidden_with(kEdgeWorker, {kTiers}, "may not be set together with tiers"));
   t.rule(rules::forbidden_with(kCloudWorker, {kTiers}, "may not be set together with tiers"));
-  t.rule(layers_go_up());
+  t.rule(tiers_follow_layers());
   t.rule(last_tier_has_no_policy());
   t.rule(total_is_longest());
 }
@@ -299,7 +300,7 @@ void JointTierStatus::describe(Type<JointTierStatus>& t) {
   t.field("answered", &T::answered, "Number of requests that the tier answered.")
       .format("int64")
       .always();
-  t.field("asked", &T::asked, "Number of requests that were sent to the tier.")
+  t.field("called", &T::called, "Number of requests that were sent to the tier.")
       .format("int64")
       .always();
   t.field("errors", &T::errors,
@@ -333,7 +334,7 @@ void JointInferenceServiceStatus::describe(Type<JointInferenceServiceStatus>& t)
   t.field("conditions", &S::conditions,
           "Ready: every tier has answered, and the endpoint answers. EdgeReady, CloudReady: the "
           "same for one side. Degraded: "
-          "answers lack a tier that should be asked. Autoscaling: hpa is applied. The guide lists "
+          "answers lack a tier that should be called. Autoscaling: hpa is applied. The guide lists "
           "the reasons.")
       .items_max(16)
       .list_map({"type"});
@@ -364,8 +365,7 @@ void JointInferenceServiceStatus::describe(Type<JointInferenceServiceStatus>& t)
   t.field("uploadCloudRatio", &S::upload_cloud_ratio,
           "Share of requests that were sent beyond the first tier, as text: 0.27.")
       .length(0, 32);
-  t.field("bytesSentUp", &S::bytes_sent_up,
-          "Bytes of requests that were sent beyond the first tier.")
+  t.field("bytesSent", &S::bytes_sent, "Bytes of requests that were sent beyond the first tier.")
       .format("int64")
       .always();
   t.field("tiers", &S::tiers, "The tiers, in order.")
@@ -393,7 +393,7 @@ void JointInferenceService::describe(Type<JointInferenceService>& t) {
   t.field("status", &J::status,
           "Endpoints, conditions and statistics. Only the operator writes them.");
   t.keep_unknown(&J::unknown);
-  t.rule(rules::name_is_label(kNameMax, "because what is made for the service has longer names"));
+  t.rule(rules::name_is_label(kNameMax, "because objects of the service have longer names"));
 }
 
 const Kind& JointInferenceService::kind() {
@@ -407,7 +407,7 @@ const Kind& JointInferenceService::kind() {
               {"Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status",
                "Whether the endpoint answers"},
               {"Degraded", "string", ".status.conditions[?(@.type==\"Degraded\")].status",
-               "Whether answers lack a tier that should be asked"},
+               "Whether answers lack a tier that should be called"},
               {"URL", "string", ".status.url", "URL of the model"},
               {"Inferences", "integer", ".status.inferenceNumber", "Number of answered requests"},
               {"Hard", "integer", ".status.hardExampleNumber",

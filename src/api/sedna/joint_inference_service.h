@@ -95,7 +95,7 @@ struct JointTierStatus {
   std::string url;
   bool ready = false;
   std::int64_t answered = 0;
-  std::int64_t asked = 0;
+  std::int64_t called = 0;
   std::map<std::string, std::int64_t> errors;  // by reason
   std::string p50_ms, p99_ms;                  // text: "5.1"
   Json unknown;
@@ -125,7 +125,7 @@ struct JointInferenceServiceStatus {
   std::int64_t inference_number = 0;
   std::int64_t hard_example_number = 0;
   std::string upload_cloud_ratio;  // "0.27"; "": before the first inference
-  std::int64_t bytes_sent_up = 0;
+  std::int64_t bytes_sent = 0;
   std::vector<JointTierStatus> tiers;
   std::string start_time;   // first time the service was ready
   std::string update_time;  // last change of the status

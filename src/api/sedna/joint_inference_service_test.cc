@@ -150,8 +150,8 @@ TEST(JointInferenceService, JsonRoundTripKeepsAllMembers) {
       inferenceNumber: 41
       hardExampleNumber: 12
       uploadCloudRatio: "0.27"
-      bytesSentUp: 40960
-      tiers: [{name: edge, ready: true, answered: 30, asked: 41, p50Ms: "0.08"}, {name: cloud, ready: false, answered: 11, asked: 12, errors: {Timeout: 1}}]
+      bytesSent: 40960
+      tiers: [{name: edge, ready: true, answered: 30, called: 41, p50Ms: "0.08"}, {name: cloud, ready: false, answered: 11, called: 12, errors: {Timeout: 1}}]
       counters: [{node: edge0, epoch: 9f, counters: {inferences: 41, errors: {cloud: {Timeout: 1}}}}]
       ofALaterVersion: {deep: [true]}
     )")
@@ -233,8 +233,8 @@ TEST(HardExampleMining, ValidationAcceptsExactlyTheUsablePolicies) {
   }
   Json object = object_of("models");
   std::size_t taken = 0, refused = 0;
-  const auto ask = [&](const std::string& name,
-                       const std::vector<tiers::PolicyParameter>& parameters) {
+  const auto check = [&](const std::string& name,
+                         const std::vector<tiers::PolicyParameter>& parameters) {
     Json list = Json::array();
     for (const auto& [key, value] : parameters)
       list.push_back(Json::object({{"key", key}, {"value", value}}));
@@ -246,11 +246,11 @@ TEST(HardExampleMining, ValidationAcceptsExactlyTheUsablePolicies) {
     ++(valid ? taken : refused);
   };
   for (const std::string& name : names) {
-    ask(name, {});
+    check(name, {});
     for (const std::string& key : keys) {
-      for (const std::string& value : values) ask(name, {{key, value}});
-      ask(name, {{key, "0.5"}, {"labels", "a"}});
-      ask(name, {{key, "0.5"}, {key, "0.5"}});
+      for (const std::string& value : values) check(name, {{key, value}});
+      check(name, {{key, "0.5"}, {"labels", "a"}});
+      check(name, {{key, "0.5"}, {key, "0.5"}});
     }
   }
   EXPECT_GT(taken, 100u);

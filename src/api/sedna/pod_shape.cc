@@ -32,9 +32,9 @@ Schema text(std::size_t length_max, std::string_view description, std::string_vi
   return schema;
 }
 
-Schema word(std::vector<std::string> words, std::string_view description) {
+Schema one_of_texts(std::vector<std::string> values, std::string_view description) {
   Schema schema = made(Schema::Type::kString, description);
-  schema.one_of = std::move(words);
+  schema.one_of = std::move(values);
   return schema;
 }
 
@@ -95,7 +95,8 @@ Schema ports() {
            {{"containerPort", number(1, 65535, "The port on which the container listens."), true},
             {"hostPort", number(0, 65535, "The port of the node that leads to containerPort.")},
             {"name", text(15, "Name of the port.")},
-            {"protocol", word({"TCP", "UDP", "SCTP"}, "Protocol of the port. Default: TCP.")}}),
+            {"protocol",
+             one_of_texts({"TCP", "UDP", "SCTP"}, "Protocol of the port. Default: TCP.")}}),
       64,
       "Ports on which the container listens. Edge workers call the first port of the cloud worker, "
       "unless cloudWorker.port "
@@ -123,7 +124,8 @@ Schema container(std::string_view description) {
       {{"name", text(63, "Unique name of the container in the pod. Default: worker, worker-1 ...",
                      kLabelOrEmpty)},
        {"image", std::move(image), true},
-       {"imagePullPolicy", word({"Always", "IfNotPresent", "Never"}, "When the image is pulled.")},
+       {"imagePullPolicy",
+        one_of_texts({"Always", "IfNotPresent", "Never"}, "When the image is pulled.")},
        {"command", texts("Command that replaces the image's entry point.")},
        {"args", texts("Arguments of the command.")},
        {"workingDir", text(4096, "Working directory of the command.")},
@@ -147,7 +149,7 @@ Rule mounts_are_volumes(const std::string& containers) {
   rule.cel = "!has(self." + containers + ") || self." + containers +
              ".all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, has(self.volumes) && "
              "self.volumes.exists(v, v.name == m.name)))";
-  rule.message = "what volumeMounts name must be one of volumes";
+  rule.message = "each of volumeMounts must name one of volumes";
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + containers;
   rule.check = [containers](const Json& self) {
@@ -194,7 +196,7 @@ Schema pod_spec_shape(PodText docs) {
        {"nodeSelector", std::move(selector)},
        {"hostNetwork", flag("Whether the pod uses the node's network.")},
        {"restartPolicy",
-        word({"Always", "OnFailure", "Never"}, "Whether ended containers are restarted.")},
+        one_of_texts({"Always", "OnFailure", "Never"}, "Whether ended containers are restarted.")},
        {"serviceAccountName", text(253,
                                    "Service account of the pod. At the edge, its token is mounted "
                                    "only if automountServiceAccountToken is true.")},

@@ -138,14 +138,14 @@ std::vector<Rule> worker_rules() {
   using namespace rules;
   std::vector<Rule> all{
       forbidden_with(kTemplate, {kWorkerSpec},
-                     "may not be set together with workerSpec: they are two spellings of the same"),
+                     "may not be set together with workerSpec: both describe the same pod"),
       forbidden_with(
           kSelector, {{"nodeName"}},
           "may not be set together with nodeName: exactly one of them says where the worker runs"),
       unless_any_set(
           {kWorkerSpec, kTemplate},
           forbidden_with(kHpa, {kHpa},
-                         "needs a workerSpec or template: our server is not scaled by load")),
+                         "needs a workerSpec or template: varda-serve is not autoscaled")),
   };
   for (const char* node : {"workerSpec.nodeName", "template.spec.nodeName"}) {
     all.push_back(forbidden_with({node}, {kSelector}, "may not be set together with a selector"));
@@ -179,7 +179,7 @@ std::vector<Rule> cloud_worker_rules() {
   all.push_back(unless_any_set(
       {kWorkerSpec, kTemplate},
       forbidden_with({"selector.matchExpressions", Shape::kList}, {kSelector},
-                     "needs a workerSpec or template: our server is placed by matchLabels")));
+                     "needs a workerSpec or template: varda-serve supports matchLabels only")));
   return all;
 }
 

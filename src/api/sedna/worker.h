@@ -26,7 +26,7 @@ using codec::Json;
 template <typename T>
 class Type;
 
-/// A model by name, in the namespace of who refers to it.
+/// A model by name, in the namespace of the object that refers to it.
 struct ModelReference {
   static constexpr std::string_view kModel = "Model", kInferenceModel = "InferenceModel";
 

@@ -5,12 +5,12 @@ namespace varda::artifact {
 Outcome<std::string> AheadSource::next() {
   if (last_) return *last_;
   if (!thread_.joinable()) {
-    if (given_ < options_.begin_after_bytes) {
+    if (delivered_ < options_.begin_after_bytes) {
       Outcome<std::string> piece = source_->next();
       if (!piece.ok() || piece->empty()) {
         last_ = piece;
       } else {
-        given_ += piece->size();
+        delivered_ += piece->size();
       }
       return piece;
     }
@@ -24,7 +24,7 @@ Outcome<std::string> AheadSource::next() {
     last_ = piece;
   } else {
     queue_bytes_ -= piece->size();
-    given_ += piece->size();
+    delivered_ += piece->size();
   }
   changed_.notify_all();
   return piece;

@@ -35,7 +35,7 @@ class AheadSource final : public Source {
   std::string remark() const override { return source_->remark(); }
   bool looks_like_page() const override { return source_->looks_like_page(); }
   /// Bytes returned by next().
-  std::uint64_t bytes() const override { return given_; }
+  std::uint64_t bytes() const override { return delivered_; }
   codec::Sha256 digest() override { return source_->digest(); }
 
  private:
@@ -44,7 +44,7 @@ class AheadSource final : public Source {
   const std::unique_ptr<Source> source_;  // used by the other thread while it runs
   std::stop_source stop_;
   const Options options_;
-  std::uint64_t given_ = 0;
+  std::uint64_t delivered_ = 0;
   Mutex mutex_;
   CondVar changed_;
   std::deque<Outcome<std::string>> queue_

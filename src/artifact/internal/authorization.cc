@@ -40,10 +40,10 @@ class S3 final : public Authorization {
 
   // RequestTimeTooSkewed: S3 refuses clocks that differ by more than fifteen minutes.
   bool refused(const net::Headers& headers) override {
-    const auto theirs = parse_http_date(headers.find("Date").value_or(""));
-    if (!theirs || asked_again_) return false;
-    ahead_ = *theirs - clock_.wall();
-    asked_again_ = true;
+    const auto server_time = parse_http_date(headers.find("Date").value_or(""));
+    if (!server_time || retried_) return false;
+    ahead_ = *server_time - clock_.wall();
+    retried_ = true;
     return ahead_ > std::chrono::minutes(5) || ahead_ < -std::chrono::minutes(5);
   }
 
@@ -53,7 +53,7 @@ class S3 final : public Authorization {
   const AwsKey key_;
   const Clock& clock_;
   WallTime::duration ahead_{0};  // by this much the server's clock is ahead
-  bool asked_again_ = false;
+  bool retried_ = false;
 };
 
 /// Matches "files.example" at every port, and "*.example" as every host below it.
@@ -97,7 +97,7 @@ Sending sending_of(const Credentials& credentials, const net::Url& url, const st
   if (credentials.hosts) {
     const auto listed = [&](const std::string& entry) { return covers(entry, to); };
     if (std::none_of(credentials.hosts->begin(), credentials.hosts->end(), listed))
-      return {Kind::kWithheld, "its hosts do not name " + to.host};
+      return {Kind::kWithheld, "its key hosts does not contain " + to.host};
   } else if (const auto own = net::Url::parse(first);
              !own.ok() || own->host != to.host || own->port != to.port) {
     return {Kind::kWithheld,
@@ -105,7 +105,7 @@ Sending sending_of(const Credentials& credentials, const net::Url& url, const st
   }
   if (to.scheme == "http" && !s3 && !credentials.allow_http && !is_loopback(to.host))
     return {Kind::kWithheld,
-            "plain http can be read on the way: use https, or add a key allow-http: \"true\""};
+            "plain http exposes credentials: use https, or add a key allow-http: \"true\""};
   return {Kind::kSent};
 }
 

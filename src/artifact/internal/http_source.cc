@@ -24,12 +24,12 @@ constexpr std::string_view kPeerNotes = "neighbours";
 std::string s3_code(std::string_view body) {
   const auto from = body.find("<Code>");
   if (from == std::string_view::npos) return "";
-  const std::string_view rest = body.substr(from + 6, 64);
-  const std::string_view code = rest.substr(0, rest.find('<'));
-  const bool word = std::all_of(code.begin(), code.end(), [](char c) {
+  const std::string_view after_code = body.substr(from + 6, 64);
+  const std::string_view code = after_code.substr(0, after_code.find('<'));
+  const bool letters_only = std::all_of(code.begin(), code.end(), [](char c) {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
   });
-  return word ? std::string(code) : "";
+  return letters_only ? std::string(code) : "";
 }
 
 struct ContentRange {
@@ -135,8 +135,8 @@ Failure HttpSource::failed(Error error) const {
   if (guard_.stalled())
     error = Error(Code::kUnavailable,
                   "the peer sent " +
-                      std::string(connection_bytes_ == 0 ? "nothing" : "next to nothing") +
-                      " for a while");
+                      std::string(connection_bytes_ == 0 ? "no bytes" : "too few bytes") +
+                      " within the time limit");
   // The client refuses an address, or a redirect from https to http.
   const Reason reason =
       error.code() == Code::kForbidden ? Reason::kSourceForbidden : Reason::kDownloadFailed;
@@ -149,14 +149,14 @@ std::string HttpSource::remark() const {
          ", which was not requested";
 }
 
-std::string HttpSource::kept_validator() {
+std::string HttpSource::stored_validator() {
   if (!options_.spooled) return "";
   const auto notes = os::read_file(fs_, notes_of(options_.spool), 4096);
-  const std::string mine = notes_text(options_.url, "");
-  return notes.ok() && notes->starts_with(mine) ? notes->substr(mine.size()) : "";
+  const std::string own_notes = notes_text(options_.url, "");
+  return notes.ok() && notes->starts_with(own_notes) ? notes->substr(own_notes.size()) : "";
 }
 
-Result<net::ClientResponse> HttpSource::ask(std::uint64_t offset) {
+Result<net::ClientResponse> HttpSource::send(std::uint64_t offset) {
   net::ClientRequest request;
   request.url = address_;
   request.headers.add("Accept", "*/*");
@@ -165,7 +165,7 @@ Result<net::ClientResponse> HttpSource::ask(std::uint64_t offset) {
   const bool peer = options_.kind == SourceKind::kPeer;
   if (offset > 0 || peer) request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
   if (offset > 0 && !peer) {
-    if (validator_.empty()) validator_ = kept_validator();
+    if (validator_.empty()) validator_ = stored_validator();
     if (!validator_.empty()) request.headers.add("If-Range", validator_);
   }
   if (authorization_ != nullptr) authorization_->add(request);
@@ -217,11 +217,11 @@ std::optional<Failure> HttpSource::await_peer(net::ClientResponse& response) {
   }
   for (int i = 0; i < 4 && response.body != nullptr;
        ++i) {  // reads the short error text, so that the connection can be reused
-    const auto said = response.body->read();
-    if (!said.ok() || !*said) break;
+    const auto piece = response.body->read();
+    if (!piece.ok() || !*piece) break;
   }
-  const auto asked = retry_after_of(response.headers);
-  const Duration pause = asked ? Duration(*asked) : Duration(std::chrono::seconds(1));
+  const auto retry_after = retry_after_of(response.headers);
+  const Duration pause = retry_after ? Duration(*retry_after) : Duration(std::chrono::seconds(1));
   const Status slept = ctx_.sleep_for(
       std::clamp<Duration>(pause, std::chrono::milliseconds(20), std::chrono::seconds(5)));
   if (!slept.ok()) return failed(slept.error());
@@ -237,12 +237,12 @@ bool HttpSource::drips(Duration took, std::uint64_t bytes) {
         std::chrono::floor<std::chrono::minutes>(clock_.now() - *peer_waited_).count() + 1;
     if (peer_since_ >= kPeerFloorBytes * static_cast<std::uint64_t>(minutes)) peer_waited_.reset();
   }
-  giving_ += took;
-  given_ += bytes;
-  if (giving_ < std::chrono::minutes(1)) return false;
-  const bool little = given_ < kPeerFloorBytes;
-  giving_ = Duration(0);
-  given_ = 0;
+  window_ += took;
+  window_bytes_ += bytes;
+  if (window_ < std::chrono::minutes(1)) return false;
+  const bool little = window_bytes_ < kPeerFloorBytes;
+  window_ = Duration(0);
+  window_bytes_ = 0;
   return little;
 }
 
@@ -250,10 +250,10 @@ std::optional<Failure> HttpSource::connect() {
   const std::uint64_t offset = hashed_.count();
   connection_bytes_ = 0;
   body_.reset();
-  auto sent = ask(offset);
+  auto sent = send(offset);
   if (sent.ok() && sent->status == 403 && authorization_ != nullptr &&
       authorization_->refused(sent->headers))
-    sent = ask(offset);
+    sent = send(offset);
   if (!sent.ok()) return failed(sent.error());
   net::ClientResponse& response = *sent;
   other_origin_ = other_origin_ || response.other_origin;
@@ -365,9 +365,9 @@ Outcome<std::string> HttpSource::next() {
   if (replaying_) {
     if (Status status = ctx_.check(); !status.ok())
       return Failure{Reason::kCancelled, status.error()};
-    Result<std::string> kept = spool_->read(256 << 10);
-    if (!kept.ok()) return disk_failure(kept.error());
-    if (!kept->empty()) return take(std::move(kept).value());
+    Result<std::string> spooled = spool_->read(256 << 10);
+    if (!spooled.ok()) return disk_failure(spooled.error());
+    if (!spooled->empty()) return take(std::move(spooled).value());
     replaying_ = false;
   }
   while (!complete_) {
@@ -381,7 +381,7 @@ Outcome<std::string> HttpSource::next() {
     // Counts only the time of the peer node, not of the disk and the unpacking.
     const bool drip = drips(clock_.now() - began, piece.ok() && *piece ? (*piece)->size() : 0);
     const auto drip_failure = [this] {
-      return failed(Error(Code::kUnavailable, "the peer sends almost nothing of the archive"));
+      return failed(Error(Code::kUnavailable, "the peer sends the archive too slowly"));
     };
     // A server may send less of a range than exists (RFC 9110, 14.2 and 15.3.7). The rest is
     // requested as after a break.

@@ -110,10 +110,10 @@ class HttpSource final : public Source {
   std::optional<Failure> await_peer(net::ClientResponse& response);
   /// Records `bytes` received in `took`. True: too few arrived within a minute.
   bool drips(Duration took, std::uint64_t bytes);
-  Result<net::ClientResponse> ask(std::uint64_t offset);
+  Result<net::ClientResponse> send(std::uint64_t offset);
   Failure refused(net::ClientResponse& response);
   static bool is_page(net::ClientResponse& response);
-  std::string kept_validator();
+  std::string stored_validator();
   Status keep(std::string_view bytes);
   std::optional<Failure> begin_whole(const net::ClientResponse& response,
                                      std::optional<std::uint64_t> length);
@@ -148,8 +148,8 @@ class HttpSource final : public Source {
       peer_moved_;  // time of the last reported progress, while it gives no bytes
   std::optional<SteadyTime> peer_waited_;  // start of the time with no or too few bytes
   std::uint64_t peer_since_ = 0;           // bytes given since then
-  Duration giving_{0};                     // time spent receiving in the current minute ...
-  std::uint64_t given_ = 0;                // ... and the bytes received in it
+  Duration window_{0};                     // time spent receiving in the current minute ...
+  std::uint64_t window_bytes_ = 0;         // ... and the bytes received in it
   bool replaying_ = false;
   bool resumed_ = false;
   bool replayed_ = false;      // some bytes are from an earlier attempt, of unknown origin

@@ -18,8 +18,8 @@ Failure unsafe(Error error) { return {Reason::kUnsafeArchive, std::move(error)};
 // Found while unpacking, so the download stays, and the next attempt reads it from the disk.
 Failure no_room_for_tree(std::uint64_t max) {
   return {Reason::kDiskFull,
-          Error(Code::kExhausted, "it needs more than the " + std::to_string(max) +
-                                      " bytes that are left beside the artifacts in use")
+          Error(Code::kExhausted, "the artifact exceeds the " + std::to_string(max) +
+                                      " bytes that artifacts in use leave free")
               .as_terminal()};
 }
 
@@ -174,9 +174,9 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
   // The digest covers every byte, including bytes after the archive's end. A wrong digest takes
   // precedence over a refused archive, because the archive is then not the requested one.
   while (true) {
-    Outcome<std::string> rest = source.next();
-    if (!rest.ok()) return {rest.error()};
-    if (rest->empty()) break;
+    Outcome<std::string> piece = source.next();
+    if (!piece.ok()) return {piece.error()};
+    if (piece->empty()) break;
   }
   const codec::Sha256 found = source.digest();
   if (found == options.request.digest) return {std::move(tree), true};
@@ -244,8 +244,8 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
                const SourceOptions& options, const os::Path& into) {
   if (Status status = fs.remove_all(into); !status.ok())
     return {disk_failure(status.error()), true};
-  const auto kept = spooled_bytes(fs, options);
-  if (!kept.ok()) return {disk_failure(kept.error()), true};
+  const auto spooled = spooled_bytes(fs, options);
+  if (!spooled.ok()) return {disk_failure(spooled.error()), true};
   const bool tainted = options.spooled && spool_has_peer_bytes(fs, options.spool);
   // The reading thread must also stop when only this side ends: on a full disk, or at a refused
   // entry.
@@ -257,7 +257,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
   AheadSource bytes(std::move(source.value()), enough, {});
   Attempt tried = attempt(fs, bytes, options, into);
   bytes.end();
-  const bool downloads = options.kind != SourceKind::kKept;
+  const bool downloads = options.kind != SourceKind::kStored;
   if (tried.tree.ok()) {
     if (Status status = downloads ? keep_archive(fs, options) : Status(); !status.ok())
       log::warn("cannot keep archive for peers", {{"error", status.error()}});
@@ -275,7 +275,8 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
   // attempt.
   const bool full = failure.reason == Reason::kDiskFull;
   const bool suspect_spool = bytes.resumed() && tainted;
-  turn.claimed = full && options.kind == SourceKind::kPeer && (*kept == 0 || bytes.bytes() > *kept);
+  turn.claimed =
+      full && options.kind == SourceKind::kPeer && (*spooled == 0 || bytes.bytes() > *spooled);
   turn.final = tried.verified || (full && !turn.claimed && !suspect_spool) ||
                failure.reason == Reason::kCancelled;
   turn.blame_the_spool = bytes.stale() ||
@@ -285,8 +286,8 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
       page) {
     turn.trouble = SourceHistory::Trouble::kWrong;
   } else if (!failure.error.terminal() && !bytes.stale()) {
-    turn.trouble =
-        bytes.bytes() > *kept ? SourceHistory::Trouble::kBroke : SourceHistory::Trouble::kSilent;
+    turn.trouble = bytes.bytes() > *spooled ? SourceHistory::Trouble::kBroke
+                                            : SourceHistory::Trouble::kNoResponse;
   }
   // After a transient failure the spool is kept if it holds archive bytes. A failed source must not
   // destroy the bytes that were there before.
@@ -294,10 +295,10 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
                      failure.reason == Reason::kCancelled) &&
                     (bytes.stale() || !page);
   if (!keep && downloads) {
-    if (Status status = cut_spool(fs, options.spool, tried.verified ? 0 : *kept); !status.ok())
+    if (Status status = cut_spool(fs, options.spool, tried.verified ? 0 : *spooled); !status.ok())
       return {disk_failure(status.error()), true};
     // The remaining bytes do not come from a peer node.
-    if (options.kind == SourceKind::kPeer && !tainted && *kept > 0)
+    if (options.kind == SourceKind::kPeer && !tainted && *spooled > 0)
       if (Status status = forget_notes(fs, options.spool); !status.ok())
         return {disk_failure(status.error()), true};
   }
@@ -306,13 +307,13 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
 
 /// Installs from the kept archive, if a crash or damage lost the tree. Absent: no usable archive,
 /// and a download replaces it.
-std::optional<Outcome<Tree>> install_from_kept(const Context& ctx, os::FileSystem& fs,
-                                               net::HttpClient& http, SourceOptions options,
-                                               const os::Path& into) {
+std::optional<Outcome<Tree>> install_from_archive(const Context& ctx, os::FileSystem& fs,
+                                                  net::HttpClient& http, SourceOptions options,
+                                                  const os::Path& into) {
   if (options.archive.empty()) return std::nullopt;
   const auto info = fs.stat(options.archive);
   if (!info.ok() || !*info || (*info)->kind != os::FileKind::kFile) return std::nullopt;
-  options.kind = SourceKind::kKept;
+  options.kind = SourceKind::kStored;
   options.spooled = false;
   options.url = options.archive.string();
   Turn turn = take_turn(ctx, fs, http, options, into);
@@ -341,7 +342,7 @@ Outcome<std::optional<Credentials>> read_credentials(const Context& ctx,
 
 /// Fails if the credentials may be sent to none of the sources that need them. The fault is in the
 /// Secret, not at the sources.
-std::optional<Failure> nowhere_to_send(const SourceOptions& options) {
+std::optional<Failure> credentials_problem(const SourceOptions& options) {
   std::vector<std::string> urls{options.request.url};
   urls.insert(urls.end(), options.request.mirrors.begin(), options.request.mirrors.end());
   std::string why;
@@ -416,7 +417,8 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
       } else {
         history.failed(url, turn.trouble, turn.tree.error().retry_after);
       }
-      log::debug("source failed", {{"url", shown_url(url)}, {"error", turn.tree.error().error}});
+      log::debug("download from source failed",
+                 {{"url", shown_url(url)}, {"error", turn.tree.error().error}});
       failures.insert_or_assign(url, turn.tree.error());
     }
     if (again.empty()) break;
@@ -437,8 +439,8 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
 }
 
 /// The results of peer nodes when none gave the archive.
-struct Heard {
-  std::string said;                   // message of the last peer node
+struct PeerFailures {
+  std::string message;                // message of the last peer node
   std::vector<std::string> too_much;  // peer nodes that claimed more than fits
 };
 
@@ -446,7 +448,7 @@ struct Heard {
 std::optional<Outcome<Tree>> install_from(const std::vector<Peer>& peers, const Context& ctx,
                                           os::FileSystem& fs, SourceOptions options,
                                           SourceHistory& history, const os::Path& into,
-                                          Heard& heard) {
+                                          PeerFailures& failures) {
   options.kind = SourceKind::kPeer;
   options.credentials = nullptr;
   for (const Peer& peer : peers) {
@@ -459,15 +461,15 @@ std::optional<Outcome<Tree>> install_from(const std::vector<Peer>& peers, const 
         return std::move(turn.tree);
       }
       if (turn.final) return std::move(turn.tree);
-      log::debug("peer did not give archive", {{"error", turn.tree.error().error}});
-      heard.said = "; nor did a peer: " + turn.tree.error().error.message().substr(0, 380);
+      log::debug("download from peer failed", {{"error", turn.tree.error().error}});
+      failures.message = "; peers failed too: " + turn.tree.error().error.message().substr(0, 380);
       if (turn.blame_the_spool && round == 0) {
         if (Status status = drop_spool(fs, options.spool); !status.ok())
           return Outcome<Tree>(disk_failure(status.error()));
         continue;
       }
       if (turn.claimed) {
-        heard.too_much.push_back(peer.url);
+        failures.too_much.push_back(peer.url);
       } else {
         history.failed(peer.url, turn.trouble, std::chrono::seconds(0));
       }
@@ -486,8 +488,8 @@ Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into,
 }
 
 Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
-                      const SourceOptions& given, const os::Path& into) {
-  SourceOptions options = given;
+                      const SourceOptions& input_options, const os::Path& into) {
+  SourceOptions options = input_options;
   SourceHistory nothing_known(options.transport.clock != nullptr ? *options.transport.clock
                                                                  : system_clock());
   SourceHistory& history = options.history != nullptr ? *options.history : nothing_known;
@@ -496,7 +498,7 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   std::unique_ptr<net::HttpClient> trusting;
   if (credentials->has_value()) {
     options.credentials = &**credentials;
-    if (auto failure = nowhere_to_send(options)) return *failure;
+    if (auto failure = credentials_problem(options)) return *failure;
     if (!(*credentials)->ca_pem.empty()) {
       if (options.transport.trusting) trusting = options.transport.trusting((*credentials)->ca_pem);
       if (trusting == nullptr)
@@ -506,37 +508,36 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
     }
   }
   net::HttpClient& client = trusting != nullptr ? *trusting : http;
-  if (auto tree = install_from_kept(ctx, fs, http, options, into)) return std::move(*tree);
-  std::vector<Peer> well, troubled;
+  if (auto tree = install_from_archive(ctx, fs, http, options, into)) return std::move(*tree);
+  std::vector<Peer> healthy, failing;
   for (const Peer& one : options.request.peers)
-    (history.well(one.url) ? well : troubled).push_back(one);
-  Heard heard;
+    (history.is_healthy(one.url) ? healthy : failing).push_back(one);
+  PeerFailures failures;
   // If the file server's archive is as large, the peer nodes may be right. Then they come first
   // again once there is room.
   const auto blame_unless_right = [&](const Outcome<Tree>& tree) {
     if (!tree.ok() &&
         (tree.error().reason == Reason::kDiskFull || tree.error().reason == Reason::kCancelled))
       return;
-    for (const std::string& url : heard.too_much)
+    for (const std::string& url : failures.too_much)
       history.failed(url, SourceHistory::Trouble::kWrong, std::chrono::seconds(0));
-    heard.too_much.clear();
+    failures.too_much.clear();
   };
-  if (auto tree = install_from(well, ctx, fs, options, history, into, heard)) {
+  if (auto tree = install_from(healthy, ctx, fs, options, history, into, failures)) {
     blame_unless_right(*tree);
     return std::move(*tree);
   }
   Outcome<Tree> tree = install_from_origins(ctx, fs, client, options, history, into);
   blame_unless_right(tree);
   if (tree.ok() || tree.error().reason == Reason::kCancelled ||
-      tree.error().reason == Reason::kDiskFull ||
-      retry_of(tree.error().reason) == Retry::kOnChange)
+      tree.error().reason == Reason::kDiskFull || retry_of(tree.error().reason) == Retry::kOnChange)
     return tree;
-  auto given_after_all = install_from(troubled, ctx, fs, options, history, into, heard);
-  blame_unless_right(given_after_all ? *given_after_all : tree);
-  if (given_after_all) return std::move(*given_after_all);
-  if (heard.said.empty()) return tree;
+  auto second_attempt = install_from(failing, ctx, fs, options, history, into, failures);
+  blame_unless_right(second_attempt ? *second_attempt : tree);
+  if (second_attempt) return std::move(*second_attempt);
+  if (failures.message.empty()) return tree;
   Failure failure = tree.error();
-  failure.error = Error(failure.error.code(), failure.error.message() + heard.said)
+  failure.error = Error(failure.error.code(), failure.error.message() + failures.message)
                       .as_terminal(failure.error.terminal());
   return failure;
 }

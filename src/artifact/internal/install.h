@@ -22,10 +22,10 @@ Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into,
                       TreeRecordWriter* record = nullptr, std::uint64_t bytes_max = UINT64_MAX);
 
 /// Downloads to `options.spool`, extracts to `into` and checks the digest over every byte. Tries
-/// the request's sources in the order of `options.history`, all with the same spool. Peer nodes come
-/// first, and sources with recent trouble come last. If all fail, one message gives each reason,
-/// and the failure's reason is the one most likely to heal. On success the tree is synced and the
-/// spool is gone. On failure `into` is gone; the spool stays if the download can resume.
+/// the request's sources in the order of `options.history`, all with the same spool. Peer nodes
+/// come first, and sources with recent trouble come last. If all fail, one message gives each
+/// reason, and the failure's reason is the one most likely to heal. On success the tree is synced
+/// and the spool is gone. On failure `into` is gone; the spool stays if the download can resume.
 Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
                       const SourceOptions& options, const os::Path& into);
 

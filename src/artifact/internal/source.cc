@@ -126,11 +126,11 @@ Outcome<os::Path> allowed_file(os::FileSystem& fs, const std::vector<os::Path>& 
                                *leads_to != ".." && leads_to->find('/') == std::string::npos;
       if (!extra_files) return forbidden(url + ": \"" + at.string() + "\" is a link");
       at.replace_filename(*leads_to);
-      const auto there = fs.stat(at);
-      if (!there.ok()) return Failure{Reason::kDownloadFailed, there.error()};
-      if (!*there)
+      const auto existing = fs.stat(at);
+      if (!existing.ok()) return Failure{Reason::kDownloadFailed, existing.error()};
+      if (!*existing)
         return Failure{Reason::kDownloadFailed, Error(Code::kNotFound, url + ": no such file")};
-      if ((*there)->kind == os::FileKind::kSymlink)
+      if ((*existing)->kind == os::FileKind::kSymlink)
         return forbidden(url + ": \"" + at.string() + "\" is a link");
     }
     return at;
@@ -161,7 +161,7 @@ void Meter::report(std::uint64_t done, bool last) {
 Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs,
                                              net::HttpClient& http, SourceOptions options) {
   static const Credentials kNone;
-  if (options.kind == SourceKind::kKept) {
+  if (options.kind == SourceKind::kStored) {
     auto file = fs.open(options.archive, os::Open::kRead);
     if (!file.ok()) return Failure{Reason::kDownloadFailed, file.error()};
     const auto size = (*file)->size();

@@ -44,7 +44,7 @@ class Source {
 enum class SourceKind {
   kOrigin,  // a file server, which has the whole archive unless it is faulty
   kPeer,    // a peer node (request.h), which may have only a part so far, or none
-  kKept,    // SourceOptions::archive, which was verified when it was stored
+  kStored,  // SourceOptions::archive, which was verified when it was stored
 };
 
 struct SourceOptions {
@@ -79,8 +79,8 @@ inline constexpr std::size_t kStallBytes = 4 << 10;
 inline constexpr std::uint64_t kSpoolSyncBytes = 256 << 10;
 inline constexpr std::chrono::seconds kSpoolSyncPeriod{5};
 
-/// Opens `options.archive` for SourceKind::kKept, else by the scheme of `options.url`. Allowed are
-/// http, https, s3 and permitted files; the rest is kSourceForbidden. `ctx`, `fs` and `http`
+/// Opens `options.archive` for SourceKind::kStored, else by the scheme of `options.url`. Allowed
+/// are http, https, s3 and permitted files; the rest is kSourceForbidden. `ctx`, `fs` and `http`
 /// outlive the source.
 Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs,
                                              net::HttpClient& http, SourceOptions options);

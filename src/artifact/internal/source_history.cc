@@ -41,7 +41,7 @@ std::vector<std::string> SourceHistory::order(const std::vector<std::string>& ur
   return out;
 }
 
-bool SourceHistory::well(const std::string& url) const {
+bool SourceHistory::is_healthy(const std::string& url) const {
   const MutexLock lock(mutex_);
   return weight_of(url) == 0;
 }
@@ -59,7 +59,7 @@ void SourceHistory::failed(const std::string& url, Trouble trouble,
   const MutexLock lock(mutex_);
   forget_old();
   const SteadyTime now = clock_.now();
-  Mark& mark = marks_[trouble == Trouble::kSilent ? origin_of(url) : url];
+  Mark& mark = marks_[trouble == Trouble::kNoResponse ? origin_of(url) : url];
   mark.weight = trouble == Trouble::kBroke ? 1 : trouble == Trouble::kWrong ? 3 : 2;
   mark.until = now + (trouble == Trouble::kWrong ? Duration(kWrongFor) : Duration(kFailedFor));
   if (retry_after.count() <= 0) return;

@@ -22,15 +22,15 @@ class SourceHistory {
   /// The order in which to try `urls`: as given, except for known trouble. Duplicates are removed.
   std::vector<std::string> order(const std::vector<std::string>& urls) const;
   /// No trouble is known.
-  bool well(const std::string& url) const;
+  bool is_healthy(const std::string& url) const;
   /// The remaining time for which the server asked not to be contacted; 0: none.
   std::chrono::seconds closed_for(const std::string& url) const;
 
   enum class Trouble {
-    kBroke,    // it gave some of the bytes, then failed
-    kRefused,  // it answered without any bytes
-    kSilent,   // no answer, or a server error
-    kWrong,    // it gave other bytes than those asked for
+    kBroke,       // it gave some of the bytes, then failed
+    kRefused,     // it answered without any bytes
+    kNoResponse,  // no answer, or a server error
+    kWrong,       // it gave other bytes than those asked for
   };
   void failed(const std::string& url, Trouble trouble, std::chrono::seconds retry_after);
   void worked(const std::string& url);

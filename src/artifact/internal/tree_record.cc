@@ -45,25 +45,25 @@ struct Entry {
 };
 
 Result<Entry> parse(const std::string& line) {
-  std::vector<std::string> words;
+  std::vector<std::string> fields;
   for (std::size_t at = 0; at <= line.size();) {
     const auto space = std::min(line.find(' ', at), line.size());
-    words.push_back(line.substr(at, space - at));
+    fields.push_back(line.substr(at, space - at));
     at = space + 1;
   }
   const Error wrong(Code::kCorrupt,
                     "the record of the tree has an invalid line: " + line.substr(0, 100));
   Entry entry;
-  entry.kind = words.front();
+  entry.kind = fields.front();
   const std::size_t wanted = entry.kind == "file" ? 4 : entry.kind == "link" ? 3 : 2;
-  if (words.size() != wanted) return wrong;
-  if (entry.kind == "end" && words.back() == "-") return entry;
-  TRY(entry.path, net::percent_decode(words.back()));
+  if (fields.size() != wanted) return wrong;
+  if (entry.kind == "end" && fields.back() == "-") return entry;
+  TRY(entry.path, net::percent_decode(fields.back()));
   if (entry.kind == "link") {
-    TRY(entry.target, net::percent_decode(words[1]));
+    TRY(entry.target, net::percent_decode(fields[1]));
   } else if (entry.kind == "file") {
-    TRY(entry.digest, codec::Sha256::parse(words[1]));
-    const auto bytes = parse_integer<std::uint64_t>(words[2]);
+    TRY(entry.digest, codec::Sha256::parse(fields[1]));
+    const auto bytes = parse_integer<std::uint64_t>(fields[2]);
     if (!bytes) return wrong;
     entry.bytes = *bytes;
   } else if (entry.kind != "directory" && entry.kind != "end") {
@@ -75,8 +75,8 @@ Result<Entry> parse(const std::string& line) {
 /// Passes every line to `take`, including the end line; kCorrupt if that is missing.
 template <typename Take>
 Status each(os::FileSystem& fs, const os::Path& record, Take take) {
-  TRY(const auto there, fs.stat(record));
-  if (!there) return Error(Code::kNotFound, "nothing was recorded when it was installed");
+  TRY(const auto existing, fs.stat(record));
+  if (!existing) return Error(Code::kNotFound, "the artifact was installed without a record");
   TRY(const auto file, fs.open(record, os::Open::kRead));
   Lines lines(*file);
   while (true) {

@@ -13,7 +13,7 @@ class OriginBody final : public net::BodyReader {
 
   Result<std::optional<std::string>> read() override {
     TRY_VOID(ctx_.check());
-    if (file_.silent) {
+    if (file_.no_answer) {
       std::mutex mutex;
       std::condition_variable_any never;
       std::unique_lock lock(mutex);

@@ -23,7 +23,7 @@ class Origin final : public net::HttpClient {
     int status = 200;             // other than 200: `bytes` is the error page
     std::size_t break_after = 0;  // each connection breaks after this many bytes; 0: never
     std::size_t piece = 1000;     // bytes per read
-    bool silent = false;          // the connection sends no byte until its context ends
+    bool no_answer = false;       // the connection sends no byte until its context ends
     bool length = true;           // sends Content-Length
     net::Headers headers = {};    // additional headers
     std::size_t range_shift = 0;  // a range begins this many bytes late

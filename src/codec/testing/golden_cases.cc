@@ -467,13 +467,13 @@ void GoldenCases::rewrite(const std::string& name) {
   const Difference difference = make_difference(from, entry.expanded.expect);
   const std::filesystem::path file = folder_ / (entry.expanded.topic + ".yaml");
   std::string out;
-  bool here = false, inside = false;
+  bool in_case = false, inside = false;
   for (const std::string& line : lines_of(file)) {
-    if (line == "---") here = false;
-    if (line == "name: " + name) here = true;
+    if (line == "---") in_case = false;
+    if (line == "name: " + name) in_case = true;
     if (inside && !line.empty() && line.front() != ' ') inside = false;
     if (inside) continue;
-    if (here && line.starts_with("expect:")) {
+    if (in_case && line.starts_with("expect:")) {
       inside = true;
       out += difference.empty() ? "expect: {}\n" : "expect:\n" + write_difference(difference);
       continue;

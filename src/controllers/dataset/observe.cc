@@ -29,11 +29,11 @@ std::int64_t bounded_sum(std::int64_t a, std::int64_t b) {
 }
 
 void clear_figures(DatasetStatus& status) {
-  DatasetStatus kept;
-  kept.conditions = std::move(status.conditions);
-  kept.observed_generation = status.observed_generation;
-  kept.unknown = std::move(status.unknown);
-  status = std::move(kept);
+  DatasetStatus cleared;
+  cleared.conditions = std::move(status.conditions);
+  cleared.observed_generation = status.observed_generation;
+  cleared.unknown = std::move(status.unknown);
+  status = std::move(cleared);
 }
 
 // The figures that must be equal for the data to be equal.

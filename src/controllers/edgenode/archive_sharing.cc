@@ -62,9 +62,10 @@ ArchiveHolder holder_of(const api::EdgeNode& node, const std::string& sha256) {
     for (const api::EdgeVersionReport& version : model.versions) {
       if (version.sha256 != sha256) continue;
       if (version.state == api::EdgeVersionReport::kReady) {
-        out.state = version.shared ? ArchiveHolder::State::kKept : ArchiveHolder::State::kUnpacked;
+        out.state =
+            version.shared ? ArchiveHolder::State::kStored : ArchiveHolder::State::kUnpacked;
       } else if (version.state == api::EdgeVersionReport::kFailed &&
-                 out.state == ArchiveHolder::State::kOnTheWay) {
+                 out.state == ArchiveHolder::State::kPending) {
         out.state = ArchiveHolder::State::kFailed;
       }
     }
@@ -101,7 +102,7 @@ std::vector<std::string> choose_peers(std::string_view sha256,
     if (!one.connected || one.state == ArchiveHolder::State::kUnpacked) continue;
     candidates.emplace_back(one.state == ArchiveHolder::State::kFailed,
                             std::find(known.begin(), known.end(), one.node) - known.begin(),
-                            one.state != ArchiveHolder::State::kKept, rank(sha256, one.node),
+                            one.state != ArchiveHolder::State::kStored, rank(sha256, one.node),
                             one.node);
   }
   std::sort(candidates.begin(), candidates.end());
@@ -119,8 +120,8 @@ ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& hol
   const ArchiveHolder* self = find(holders, node);
   if (self == nullptr || holders.size() < 2) return role;
   const auto at = std::find(peers.begin(), peers.end(), node);
-  const bool installed =
-      self->state == ArchiveHolder::State::kKept || self->state == ArchiveHolder::State::kUnpacked;
+  const bool installed = self->state == ArchiveHolder::State::kStored ||
+                         self->state == ArchiveHolder::State::kUnpacked;
   const bool listed = !self->listed_peers.empty() || !self->listed_share_with.empty();
   // The present role stays if the node is installed, or is offline and may return with its state.
   if (at == peers.end() && installed && self->connected) {
@@ -174,13 +175,13 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
   for (const api::EdgeModel& model : spec.models) add(node, model);
   for (const auto& model : world.models) {
     if (!model->spec.on_edge() || !names_any(*model, digests)) continue;
-    const std::string there = hosting::place(*model, world.nodes).node;
-    const auto other = world.edge_nodes.find(there);
-    if (there == name || other == world.edge_nodes.end() ||
+    const std::string model_node = hosting::place(*model, world.nodes).node;
+    const auto other = world.edge_nodes.find(model_node);
+    if (model_node == name || other == world.edge_nodes.end() ||
         other->second->status.usable_peer_url().empty())
       continue;
     if (api::is_revoked(other->second->metadata)) continue;
-    if (zone_of(world.nodes, there) != zone) continue;
+    if (zone_of(world.nodes, model_node) != zone) continue;
     if (const auto work = inferencemodel::work_for(*model, *other->second, nullptr))
       add(*other->second, *work);
   }
@@ -211,10 +212,10 @@ std::string sharing_facts(const api::EdgeNode& node) {
       if (!may_be_shared(version)) continue;
       const ArchiveHolder holder = holder_of(node, version.sha256);
       // Only the progress of givers matters to others, and any failure.
-      const bool tells =
+      const bool state_matters =
           !version.share_with.empty() || holder.state == ArchiveHolder::State::kFailed;
       facts.insert(version.sha256 + version.credentials +
-                   (tells ? std::to_string(static_cast<int>(holder.state)) : ""));
+                   (state_matters ? std::to_string(static_cast<int>(holder.state)) : ""));
     }
   }
   std::string text = node.status.usable_peer_url() + (connected(node) ? " connected" : " away");

@@ -1,9 +1,9 @@
 // Assigns which nodes serve the archives of InferenceModels to which other nodes (docs/design/015).
 // Pure.
 //
-// Nodes of one zone that need the same archive have a few ordered givers. The first giver downloads
-// from the source. Each further giver asks the givers before it, and all other nodes ask all
-// givers. Thus no cycle of waiting nodes exists, and the source sends the archive once. The
+// Nodes of one zone that need the same archive have a few ordered archive peers. The first peer
+// downloads from the source. Each further peer asks the peers before it, and all other nodes ask
+// all peers. Thus no cycle of waiting nodes exists, and the source sends the archive once. The
 // assignment does not depend on download progress.
 #pragma once
 
@@ -19,21 +19,21 @@
 namespace varda::controllers::edgenode {
 
 inline constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
-/// One giver per kNodesPerPeer nodes plus one in reserve, at most kPeersMax.
+/// One peer per kNodesPerPeer nodes plus one in reserve, at most kPeersMax.
 inline constexpr std::size_t kNodesPerPeer = 8, kPeersMax = 8;
 
 /// A node that needs an archive and is reachable for other nodes.
 struct ArchiveHolder {
   enum class State {
-    kOnTheWay,  // or not started
+    kPending,  // or not started
     kFailed,
-    kKept,      // installed, and the archive can be served
+    kStored,    // installed, and the archive can be served
     kUnpacked,  // installed without keeping the archive: it cannot be served
   };
   std::string node;
   std::string url;  // status.peerUrl
   bool connected = false;
-  State state = State::kOnTheWay;
+  State state = State::kPending;
   // The node's current work list.
   std::vector<api::EdgeReplicaSource> listed_peers;
   std::vector<std::string> listed_share_with;
@@ -46,7 +46,7 @@ struct ArchiveRole {
   friend bool operator==(const ArchiveRole&, const ArchiveRole&) = default;
 };
 
-/// Names of an archive's givers, in order. `before`: the previous givers, which stay if possible;
+/// Names of an archive's peers, in order. `before`: the previous peers, which stay if possible;
 /// empty: unknown, taken from the holders' work lists.
 std::vector<std::string> choose_peers(std::string_view sha256,
                                       const std::vector<ArchiveHolder>& holders,
@@ -63,7 +63,7 @@ struct ArchiveGroup {
   friend auto operator<=>(const ArchiveGroup&, const ArchiveGroup&) = default;
 };
 
-/// The last chosen givers of each archive. In memory only: work lists hold the same facts.
+/// The last chosen peers of each archive. In memory only: work lists hold the same facts.
 using ArchivePeers = std::map<ArchiveGroup, std::vector<std::string>>;
 
 /// Fills in peers and shareWith of the models in `spec`, the work list of `node`. Files of a node's

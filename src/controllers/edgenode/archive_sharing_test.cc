@@ -47,7 +47,7 @@ TEST(ArchivePeers, PeersStayWhileUsable) {
   const Names before = choose_peers(kArchive, all, {});
   // Connections, progress and additional nodes change nothing.
   for (auto& one : all)
-    one.state = one.node == before[0] || one.node == before[1] ? State::kKept : State::kUnpacked;
+    one.state = one.node == before[0] || one.node == before[1] ? State::kStored : State::kUnpacked;
   all.push_back({.node = "another", .url = "https://another", .connected = true});
   EXPECT_EQ(choose_peers(kArchive, all, before), before);
   EXPECT_EQ(choose_peers(kArchive, all, {"n7", "n2"}).size(), 2u);
@@ -96,7 +96,7 @@ TEST(ArchivePeers, RestartedOperatorRecoversPeersFromWorkLists) {
 
 TEST(ArchivePeers, NodeWithTheArchiveIsPreferredAsNewPeer) {
   auto all = holders(8);
-  of(all, "n5").state = State::kKept;
+  of(all, "n5").state = State::kStored;
   EXPECT_EQ(choose_peers(kArchive, all, {"gone"}).front(), "n5");
 }
 
@@ -107,11 +107,11 @@ TEST(ArchiveRoles, PeerCopiesOnlyFromEarlierPeers) {
     const ArchiveRole role = role_of(one.node, all, peers);
     const auto at =
         static_cast<std::size_t>(std::find(peers.begin(), peers.end(), one.node) - peers.begin());
-    Names asked = names(role.peers);
-    std::sort(asked.begin(), asked.end());
+    Names role_peers = names(role.peers);
+    std::sort(role_peers.begin(), role_peers.end());
     Names may(peers.begin(), peers.begin() + static_cast<std::ptrdiff_t>(at));
     std::sort(may.begin(), may.end());
-    EXPECT_EQ(asked, may) << one.node;
+    EXPECT_EQ(role_peers, may) << one.node;
     EXPECT_EQ(role.share_with.size(), at < peers.size() ? all.size() - 1 : 0u) << one.node;
   }
 }

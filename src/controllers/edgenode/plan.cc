@@ -17,7 +17,7 @@ namespace varda::controllers::edgenode {
 
 namespace {
 
-constexpr std::size_t kToldOfKey = 400;  // bytes of a left-out item's key in a message
+constexpr std::size_t kKeyBytesShown = 400;  // bytes of a left-out item's key in a message
 
 /// One requested item and its age.
 template <typename Item>
@@ -56,7 +56,7 @@ void leave_out_refused(std::vector<Candidate<Item>>& candidates,
     std::string why = refusal(candidate.item, list);
     if (why.empty() && !keys.insert(candidate.item.key).second)
       why = "another item has the same key";
-    if (!why.empty()) left_out.push_back(candidate.item.key.substr(0, kToldOfKey) + ": " + why);
+    if (!why.empty()) left_out.push_back(candidate.item.key.substr(0, kKeyBytesShown) + ": " + why);
     return !why.empty();
   });
 }
@@ -175,11 +175,11 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   return spec;
 }
 
-codec::Json join_workers(const codec::Json& there, const codec::Json& ours,
+codec::Json join_workers(const codec::Json& current, const codec::Json& planned,
                          const std::vector<std::string>& kinds) {
   using codec::Json;
-  std::vector<Json> all = ours.as_array();
-  for (const Json& worker : there.as_array()) {
+  std::vector<Json> all = planned.as_array();
+  for (const Json& worker : current.as_array()) {
     const std::string& owner = worker["owner"].as_string();
     if (std::find(kinds.begin(), kinds.end(), owner.substr(0, owner.find('/'))) != kinds.end())
       continue;

@@ -41,9 +41,9 @@ struct EdgeNodeWorld {
 api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world,
                                  std::vector<std::string>* left_out = nullptr);
 
-/// The value of spec.workers: `ours`, the planned list, plus the items of `there`, the present
+/// The value of spec.workers: `planned`, the planned list, plus the items of `current`, the present
 /// list, that belong to none of these kinds. Operators write such workers by hand, for experiments.
-codec::Json join_workers(const codec::Json& there, const codec::Json& ours,
+codec::Json join_workers(const codec::Json& current, const codec::Json& planned,
                          const std::vector<std::string>& kinds);
 
 }  // namespace varda::controllers::edgenode

@@ -267,13 +267,13 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 }  // namespace
 
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
-  w.indexes<api::Pod>(inferencemodel::kOfModelsOn, inferencemodel::of_models_on);
+  w.indexes<api::Pod>(inferencemodel::kOfModelsOn, inferencemodel::index_model_pods_by_node);
   w.maps<api::InferenceModel>(nodes_of_model)
       .changes<api::Node>(nodes_near)
       .maps<api::Pod>(node_of_pod);
   // Frequent reports (progress, counts, heartbeats) do not affect other nodes.
   constexpr auto kSame = [](const auto& before, const auto& now) {
-    return replication::same_to_others(before, now);
+    return replication::same_for_other_nodes(before, now);
   };
   constexpr auto kSameSpec = [](const auto& before, const auto& now) {
     return replication::same_spec(before.metadata, now.metadata);
@@ -353,15 +353,15 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
       writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&](codec::Json& live) {
         changed = 0;
         for (const auto& [field, planned] : lists) {
-          const codec::Json& there = std::as_const(live)["spec"][field];
+          const codec::Json& current = std::as_const(live)["spec"][field];
           if (field == "workers" && kinds.empty()) continue;
           const codec::Json list =
-              field == "workers" ? join_workers(there, planned, kinds) : planned;
+              field == "workers" ? join_workers(current, planned, kinds) : planned;
           // Few nodes copy files or have workers: an empty list that was absent stays absent.
-          if (there == list ||
-              (there.is_null() && list.empty() && field != "models" && field != "datasets"))
+          if (current == list ||
+              (current.is_null() && list.empty() && field != "models" && field != "datasets"))
             continue;
-          changed += std::max<std::size_t>(changes(there, list),
+          changed += std::max<std::size_t>(changes(current, list),
                                            1);  // adding an empty list is a change too
           live["spec"].set(field, list);
         }
@@ -386,8 +386,8 @@ void EdgeNodeReconciler::report_left_out(const api::EdgeNode& node, std::vector<
   if (before.empty()) left_out_.erase(node.metadata.name);
 }
 
-Result<runtime::Action> EdgeNodeReconciler::gone(const Context& /*ctx*/, const ObjectKey& key,
-                                                 runtime::Writer& /*writer*/) {
+Result<runtime::Action> EdgeNodeReconciler::on_deleted(const Context& /*ctx*/, const ObjectKey& key,
+                                                       runtime::Writer& /*writer*/) {
   left_out_.erase(key.name);
   next_plan_.erase(key.name);
   return runtime::Action::await_change();

@@ -35,8 +35,8 @@ class EdgeNodeReconciler {
   void watches(runtime::Watches<api::EdgeNode>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node,
                                     runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
-                               runtime::Writer& writer);
+  Result<runtime::Action> on_deleted(const Context& ctx, const meta::ObjectKey& key,
+                                     runtime::Writer& writer);
 
  private:
   void report_left_out(const api::EdgeNode& node, std::vector<std::string> now,

@@ -54,7 +54,7 @@ void default_pod(Json& spec) {
   put(spec, "schedulerName", "default-scheduler");
 }
 
-Json as_kept(Json object) {
+Json as_stored(Json object) {
   const std::string kind = std::as_const(object)["kind"].as_string();
   object["metadata"].set("uid", "1f");
   object["metadata"].set("resourceVersion", "7");
@@ -100,7 +100,7 @@ TEST_P(ApiServerDefaults, DefaultsCauseNoDifferenceToThePlan) {
   const auto& test = testing::golden_cases("inferencemodel").at(GetParam());
   for (Json wanted : test.expect["objects"].as_array()) {
     wanted["metadata"].erase("uid");  // identifies the object, and is not written
-    const Json live = as_kept(wanted);
+    const Json live = as_stored(wanted);
     const Json merged = meta::three_way_merge(wanted, wanted, live, meta::core_list_keys);
     EXPECT_EQ(merged, live) << codec::write_yaml(meta::make_merge_patch(live, merged));
   }

@@ -89,7 +89,7 @@ std::vector<std::string> index_by_model(const api::Pod& pod) {
   return {meta::ObjectKey{pod.metadata.ns, label->second}.str()};
 }
 
-std::vector<std::string> of_models_on(const api::Pod& pod) {
+std::vector<std::string> index_model_pods_by_node(const api::Pod& pod) {
   if (pod.spec.node_name.empty() ||
       !pod.metadata.labels.contains(std::string(hosting::kModelLabel)))
     return {};

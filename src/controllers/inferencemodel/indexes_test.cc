@@ -95,11 +95,11 @@ TEST(ModelPodIndexes, PodIsIndexedByModelLabelAndNode) {
   EXPECT_EQ(index_by_model(pod), Names{});
   pod.metadata.labels["edgeai.io/inference-model"] = "m";
   EXPECT_EQ(index_by_model(pod), Names{"n/m"});
-  EXPECT_EQ(of_models_on(pod), Names{});
+  EXPECT_EQ(index_model_pods_by_node(pod), Names{});
   pod.spec.node_name = "edge0";
-  EXPECT_EQ(of_models_on(pod), Names{"edge0"});
+  EXPECT_EQ(index_model_pods_by_node(pod), Names{"edge0"});
   pod.metadata.labels.clear();
-  EXPECT_EQ(of_models_on(pod), Names{}) << "another's";
+  EXPECT_EQ(index_model_pods_by_node(pod), Names{}) << "another's";
 }
 
 }  // namespace indexes_test

@@ -36,8 +36,8 @@ const api::Pod* edge_pod(const api::InferenceModel& model,
                          const std::vector<std::shared_ptr<const api::Pod>>& pods);
 
 /// The part of spec.security that replaces the pod when it changes. Null: the port is open.
-codec::Json security_asked(const api::InferenceModel& model);
-/// Further arguments of a server that asks upper tiers, which have the same security.
+codec::Json requested_security(const api::InferenceModel& model);
+/// Further arguments of a server that calls later tiers, which have the same security.
 std::vector<std::string> tier_arguments(const api::ModelSecurity& security);
 /// The content of an edge pod without its placement: the server's container, its network (host,
 /// hostport), and the model's directory on the node. `server` null: the model names an image, and
@@ -75,6 +75,6 @@ void add_indexes(runtime::Watches<T>& w) {
 
 /// Pods of models, by node.
 inline constexpr const char* kOfModelsOn = "of models on";
-std::vector<std::string> of_models_on(const api::Pod& pod);
+std::vector<std::string> index_model_pods_by_node(const api::Pod& pod);
 
 }  // namespace varda::controllers::inferencemodel

@@ -209,7 +209,7 @@ std::vector<std::string> tier_arguments(const api::ModelSecurity& security) {
   return out;
 }
 
-Json security_asked(const InferenceModel& model) {
+Json requested_security(const InferenceModel& model) {
   const api::ModelSecurity& security = model.spec.security;
   if (!security.closed()) return {};
   return Json::object({{"tls", security.tls_secret_of(model.metadata.name)},

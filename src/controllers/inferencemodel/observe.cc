@@ -80,16 +80,16 @@ const api::Container* server_of(const api::Pod& pod) {
 
 // True: the pod will be replaced, because the spec wants another node, image, port or network.
 bool outdated(const api::Pod& pod, const Plan& plan) {
-  if (plan.keeps_pod) return false;
+  if (plan.pod_unchanged) return false;
   if (!pod.spec.node_name.empty() && pod.spec.node_name != plan.placement.node) return true;
   const api::Container* is = server_of(pod);
   for (const Json& object : plan.objects) {
     const auto wanted = api::Pod::from_json(object);
-    const api::Container* shall = wanted.ok() ? server_of(*wanted) : nullptr;
-    if (is == nullptr || shall == nullptr) continue;
-    const bool same_port = !is->ports.empty() &&
-                           is->ports.front().container_port == shall->ports.front().container_port;
-    if (is->image != shall->image || !same_port ||
+    const api::Container* desired = wanted.ok() ? server_of(*wanted) : nullptr;
+    if (is == nullptr || desired == nullptr) continue;
+    const bool same_port = !is->ports.empty() && is->ports.front().container_port ==
+                                                     desired->ports.front().container_port;
+    if (is->image != desired->image || !same_port ||
         pod.spec.host_network != wanted->spec.host_network)
       return true;
   }

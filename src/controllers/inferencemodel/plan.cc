@@ -114,11 +114,11 @@ void add_edge_pod(const InferenceModel& model, const World& world,
   Json wanted = make_edge_pod(model, node, server, model_root, options);
   annotate(model, node, server, wanted);
   if (const api::Pod* pod = edge_pod(model, world.pods)) {
-    if (auto kept = unchanged_pod_of(model, node, *pod, server, wanted,
-                                     answers(hosting::find_node(world.nodes, node)))) {
-      plan.keeps_pod = true;
-      plan.outdated_pod = kept->outdated;
-      wanted = std::move(kept->object);
+    if (auto unchanged = unchanged_pod_of(model, node, *pod, server, wanted,
+                                          answers(hosting::find_node(world.nodes, node)))) {
+      plan.pod_unchanged = true;
+      plan.outdated_pod = unchanged->outdated;
+      wanted = std::move(unchanged->object);
     }
   }
   plan.objects.push_back(std::move(wanted));
@@ -152,7 +152,7 @@ void plan_edge(const InferenceModel& model, const World& world, const hosting::O
   if (const hosting::PortClaim* job = job_with_port(model, node, world)) {
     plan.problem = hosting::Problem{
         "PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node + " " +
-                         hosting::has_it(*job) + ": change servingPort or the node"};
+                         hosting::holder_text(*job) + ": change servingPort or the node"};
     plan.waits_for_job = true;
     return;
   }
@@ -250,15 +250,15 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
       hosting::versions_to_hold(work.key, hosting::archives_of(model), spec.target_version, node);
   work.target = spec.target_version;
   // A pod that stays keeps the layout that it was made for.
-  const bool here =
+  const bool on_this_node =
       pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name;
-  const api::EdgeModel traits = server_traits(here ? pod : nullptr, server);
+  const api::EdgeModel traits = server_traits(on_this_node ? pod : nullptr, server);
   if (traits.layout == api::EdgeModel::kNumbered) {
     work.layout = traits.layout;
     work.extra_files = traits.extra_files;
   }
   // A pod without volumes was made for an image, and is being replaced.
-  const bool answers = here && !pod->status.pod_ip.empty() && !pod->spec.volumes.empty();
+  const bool answers = on_this_node && !pod->status.pod_ip.empty() && !pod->spec.volumes.empty();
   if (answers && spec.replicas > 0) {
     // The port the pod was made with: a changed servingPort makes another pod.
     std::int64_t port = spec.port();

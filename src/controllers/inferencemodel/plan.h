@@ -52,7 +52,7 @@ struct Plan {
   std::string ended_pod;
   /// Edge layer: the present pod stays, and `objects` has its last applied state. Outdated: a pod
   /// made now would differ.
-  bool keeps_pod = false, outdated_pod = false;
+  bool pod_unchanged = false, outdated_pod = false;
   bool waits_for_job = false;  // a job has its port, and no watch reports the release
   /// The API server's refusal of `objects`, after the write (pod security, quotas).
   std::optional<hosting::Problem> refused;

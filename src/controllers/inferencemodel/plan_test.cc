@@ -26,10 +26,10 @@ struct Case {
   hosting::Options options;
 };
 
-Case load(const GoldenCase& given) {
+Case load(const GoldenCase& golden) {
   Case test;
-  test.model = *typed<api::InferenceModel>(given.given["model"]);
-  for (const Json& object : testing::world_of(given, "model")) {
+  test.model = *typed<api::InferenceModel>(golden.given["model"]);
+  for (const Json& object : testing::world_of(golden, "model")) {
     const std::string kind = object["kind"].as_string();
     if (kind == "Node") test.world.nodes.push_back(typed<api::Node>(object));
     if (kind == "EdgeNode") test.edge_nodes.push_back(typed<api::EdgeNode>(object));
@@ -113,10 +113,10 @@ TEST_P(InferenceModelGolden, PlanWorkAndStatusMatchGoldenFile) {
 
 // The EdgeNode planner adds nothing to what the models ask for, and drops nothing.
 TEST_P(InferenceModelGolden, WorkListContainsExactlyTheModelWork) {
-  const GoldenCase& given = golden_cases("inferencemodel").at(GetParam());
-  const Case test = load(given);
+  const GoldenCase& golden = golden_cases("inferencemodel").at(GetParam());
+  const Case test = load(golden);
   for (const auto& node : test.edge_nodes) {
-    api::EdgeNodeSpec asked;
+    api::EdgeNodeSpec assigned;
     for (const auto& model : test.nodes.models) {
       if (!model->spec.on_edge() ||
           hosting::place(*model, test.world.nodes).node != node->metadata.name)
@@ -124,11 +124,11 @@ TEST_P(InferenceModelGolden, WorkListContainsExactlyTheModelWork) {
       const auto server = test.options.servers.find(model->spec.framework_type);
       if (auto work = work_for(*model, *node, edge_pod(*model, test.world.pods),
                                server == test.options.servers.end() ? nullptr : &server->second))
-        asked.models.push_back(std::move(*work));
+        assigned.models.push_back(std::move(*work));
     }
-    std::sort(asked.models.begin(), asked.models.end(),
+    std::sort(assigned.models.begin(), assigned.models.end(),
               [](const auto& a, const auto& b) { return a.key < b.key; });
-    EXPECT_EQ(given.expect["work"][node->metadata.name], asked.to_json());
+    EXPECT_EQ(golden.expect["work"][node->metadata.name], assigned.to_json());
   }
 }
 
@@ -206,7 +206,7 @@ TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
 
 // An EdgeNode has limits. A refused EdgeNode blocks changes of all models on its node.
 TEST(ServerTable, EntryBeyondEdgeNodeLimitsIsRefused) {
-  const auto word = [](std::size_t length) { return std::string(length, 'w'); };
+  const auto text_of = [](std::size_t length) { return std::string(length, 'w'); };
   const auto pointer = [](std::size_t length) { return "/" + std::string(length - 1, 'p'); };
   const auto list = [](std::size_t items) {
     Json::Array out;
@@ -225,12 +225,12 @@ TEST(ServerTable, EntryBeyondEdgeNodeLimitsIsRefused) {
       {"status.ready", list(16), list(17)},
       {"status.loading", list(16), list(17)},
       {"status.ignoredMessages", list(16), list(17)},
-      {"status.ready[0]", Json::array({word(63)}), Json::array({word(64)})},
-      {"status.ready[0]", Json::array({word(1)}), Json::array({""})},
-      {"status.loading[0]", Json::array({word(63)}), Json::array({word(64)})},
-      {"status.ignoredMessages[0]", Json::array({word(253)}), Json::array({word(254)})},
+      {"status.ready[0]", Json::array({text_of(63)}), Json::array({text_of(64)})},
+      {"status.ready[0]", Json::array({text_of(1)}), Json::array({""})},
+      {"status.loading[0]", Json::array({text_of(63)}), Json::array({text_of(64)})},
+      {"status.ignoredMessages[0]", Json::array({text_of(253)}), Json::array({text_of(254)})},
       {"extraFiles", list(16), list(17)},
-      {"extraFiles[0]", Json::array({word(253)}), Json::array({word(254)})}};
+      {"extraFiles[0]", Json::array({text_of(253)}), Json::array({text_of(254)})}};
   for (const char* member : {"list", "name", "version", "state", "code", "message"})
     limits.push_back({std::string("status.") + member, pointer(253), pointer(254)});
   for (const Limit& limit : limits) {

@@ -72,11 +72,11 @@ Keys of_edge_node(const api::EdgeNode* before, const api::EdgeNode* now,
 Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
   if (!changed.spec.on_edge()) return {};
   const std::int64_t port = changed.spec.port();
-  const std::string& here = changed.spec.node_name;
+  const std::string& node = changed.spec.node_name;
   // A model with a nodeSelector may be on any node. Models that name a node compete on that node.
   const std::vector<std::string> places =
-      here.empty() ? std::vector<std::string>{at_port(port)}
-                   : std::vector<std::string>{at_port(port, here), at_port(port, "")};
+      node.empty() ? std::vector<std::string>{at_port(port)}
+                   : std::vector<std::string>{at_port(port, node), at_port(port, "")};
   Keys keys;
   for (const std::string& place : places) {
     for (const auto& model : caches.of<InferenceModel>().by_index(kByPort, place)) {
@@ -88,7 +88,7 @@ Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
 
 // Versions and conditions in a status do not affect rivals. Otherwise one report would requeue all
 // of thousands of models on one port.
-bool same_to_rivals(const InferenceModel& before, const InferenceModel& now) {
+bool same_port_claim(const InferenceModel& before, const InferenceModel& now) {
   return before.metadata.uid == now.metadata.uid &&
          before.metadata.generation == now.metadata.generation &&
          before.metadata.deleting() == now.metadata.deleting() &&
@@ -150,7 +150,7 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>();
   w.maps<api::Pod>(of_pod).maps<api::EndpointSlice>(of_slice);
   w.maps<api::Node>(of_node, hosting::same_to_pods).changes<api::EdgeNode>(of_edge_node);
-  w.maps<InferenceModel>(rivals, same_to_rivals);
+  w.maps<InferenceModel>(rivals, same_port_claim);
   add_indexes(w);
   w.workers(kModelsAtOnce);
   w.indexes<InferenceModel>(kByNode, index_by_node).indexes<InferenceModel>(kByPort, index_by_port);
@@ -195,8 +195,9 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
   return world;
 }
 
-Result<runtime::Action> InferenceModelReconciler::gone(const Context& /*ctx*/, const ObjectKey& key,
-                                                       runtime::Writer& /*writer*/) {
+Result<runtime::Action> InferenceModelReconciler::on_deleted(const Context& /*ctx*/,
+                                                             const ObjectKey& key,
+                                                             runtime::Writer& /*writer*/) {
   if (options_.certificates != nullptr)
     options_.certificates->forget({key.ns, api::issued_secret(key.name)});
   const MutexLock lock(mutex_);
@@ -231,13 +232,13 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx,
   World world = look(model);
   std::optional<Duration> certificate_in;
   if (model.spec.security.tls && model.spec.https() && options_.certificates != nullptr) {
-    TRY(hosting::CertificateIssuer::Outcome kept,
+    TRY(hosting::CertificateIssuer::Outcome issued,
         options_.certificates->ensure(
             ctx, hosting::wanted_certificate(runtime::ObjectRef::of(model),
                                              api::issued_secret(model.metadata.name),
                                              certificate_hosts(model, world, options_))));
-    world.certificate = std::move(kept.problem);
-    certificate_in = kept.look_again;
+    world.certificate = std::move(issued.problem);
+    certificate_in = issued.recheck_in;
   }
   Plan wanted = plan(model, world, options_);
   Status converged;
@@ -257,7 +258,7 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx,
   }
   TRY_VOID(writer.status(ctx, model, status.to_json()));
   if (!converged.ok() && converged.error().terminal() && wanted.refused) {
-    log::warn("objects refused", {{"error", converged.error()}});
+    log::warn("API server rejected objects", {{"error", converged.error()}});
     return runtime::Action::after(kRefusedAgain);
   }
   TRY_VOID(std::move(converged));

@@ -26,8 +26,8 @@ class InferenceModelReconciler {
   void watches(runtime::Watches<api::InferenceModel>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::InferenceModel& model,
                                     runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
-                               runtime::Writer& writer);
+  Result<runtime::Action> on_deleted(const Context& ctx, const meta::ObjectKey& key,
+                                     runtime::Writer& writer);
 
  private:
   World look(const api::InferenceModel& model) const;

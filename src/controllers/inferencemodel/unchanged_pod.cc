@@ -17,21 +17,21 @@ constexpr std::string_view kNumberedSuffix = "/.numbered";  // artifact/numbered
 
 // Only members that the user has set: a member that a later build adds must not change earlier
 // pods.
-Json asked_of(const InferenceModel& model, const std::string& node) {
+Json request_of(const InferenceModel& model, const std::string& node) {
   const api::InferenceModelSpec& spec = model.spec;
-  Json asked = Json::object({{"node", node}, {"port", spec.port()}});
+  Json request = Json::object({{"node", node}, {"port", spec.port()}});
   if (spec.from_image()) {
-    asked.set("image", spec.image);
+    request.set("image", spec.image);
   } else {
-    asked.set("framework", spec.framework_type);
-    asked.set("modelName", spec.model_name);
+    request.set("framework", spec.framework_type);
+    request.set("modelName", spec.model_name);
   }
   if (Json resources = resources_of(model); !resources.is_null())
-    asked.set("resources", std::move(resources));
-  if (!spec.edge_network.empty()) asked.set("edgeNetwork", spec.edge_network);
-  if (Json security = security_asked(model); !security.is_null())
-    asked.set("security", std::move(security));
-  return asked;
+    request.set("resources", std::move(resources));
+  if (!spec.edge_network.empty()) request.set("edgeNetwork", spec.edge_network);
+  if (Json security = requested_security(model); !security.is_null())
+    request.set("security", std::move(security));
+  return request;
 }
 
 // Null: the pod has no such annotation, or an unreadable one.
@@ -63,9 +63,9 @@ std::string files_of(const Json& spec) {
   return path;
 }
 
-// Compares a pod of an early build, which has no kAskedAnnotation.
-bool fits(const InferenceModel& model, const Json& is, const Json& shall) {
-  const Json &server = first(is["containers"]), &wanted = first(shall["containers"]);
+// Compares a pod of an early build, which has no kRequestAnnotation.
+bool fits(const InferenceModel& model, const Json& is, const Json& desired) {
+  const Json &server = first(is["containers"]), &wanted = first(desired["containers"]);
   const std::string &image = server["image"].as_string(),
                     &wanted_image = wanted["image"].as_string();
   if (model.spec.from_image() ? image != wanted_image
@@ -74,7 +74,7 @@ bool fits(const InferenceModel& model, const Json& is, const Json& shall) {
   if (first(server["ports"])["containerPort"] != first(wanted["ports"])["containerPort"])
     return false;
   return model.spec.edge_network.empty() ||
-         is["hostNetwork"].as_bool() == shall["hostNetwork"].as_bool();
+         is["hostNetwork"].as_bool() == desired["hostNetwork"].as_bool();
 }
 
 Json to_json(const api::EdgeModel& traits) {
@@ -112,7 +112,7 @@ std::optional<api::EdgeModel> noted_traits(const api::Pod& pod) {
 void annotate(const InferenceModel& model, const std::string& node,
               const hosting::ServerEntry* server, Json& wanted) {
   Json& annotations = wanted.make("metadata/annotations");
-  annotations.set(kAskedAnnotation, codec::write_json(asked_of(model, node)));
+  annotations.set(kRequestAnnotation, codec::write_json(request_of(model, node)));
   if (server != nullptr)
     annotations.set(kServerAnnotation, codec::write_json(to_json(traits_of(server))));
 }
@@ -130,9 +130,9 @@ std::optional<UnchangedPod> unchanged_pod_of(const InferenceModel& model, const 
   const bool waits = pod.status.phase.empty() || pod.status.phase == "Pending";
   if (pod.spec.node_name.empty() || (waits && node_answers)) return {};
   if (files_of(applied["spec"]) != files_of(wanted["spec"])) return {};
-  const Json asked = annotation(pod, kAskedAnnotation);
-  if (asked.is_null() ? !fits(model, applied["spec"], wanted["spec"])
-                      : asked != asked_of(model, node))
+  const Json request = annotation(pod, kRequestAnnotation);
+  if (request.is_null() ? !fits(model, applied["spec"], wanted["spec"])
+                        : request != request_of(model, node))
     return {};
   Json object = applied;
   object.set("metadata", wanted["metadata"]);

@@ -16,7 +16,7 @@ namespace varda::controllers::inferencemodel {
 
 /// Annotations of an edge pod, as JSON: the model's request, and how its server reads and reports
 /// versions.
-inline constexpr std::string_view kAskedAnnotation = "edgeai.io/asked";
+inline constexpr std::string_view kRequestAnnotation = "edgeai.io/request";
 inline constexpr std::string_view kServerAnnotation = "edgeai.io/server";
 
 /// Adds both annotations to `wanted`, the pod as it would be made now for `model` on `node`.
@@ -36,8 +36,8 @@ std::optional<UnchangedPod> unchanged_pod_of(const api::InferenceModel& model,
                                              const hosting::ServerEntry* server,
                                              const codec::Json& wanted, bool node_answers);
 
-/// The layout, the files beside it and the reading (in `serving`, without a URL) of the server in
-/// `pod`. They are those the pod was made with, else the table's. `pod` null: there is no pod.
+/// Layout, extra files and status query (in `serving`, without a URL) of the server in `pod`. The
+/// values come from the pod's annotation, else from the server table. `pod` null: no pod exists.
 api::EdgeModel server_traits(const api::Pod* pod, const hosting::ServerEntry* server);
 
 }  // namespace varda::controllers::inferencemodel

@@ -114,7 +114,7 @@ Json manifest_of(const api::EdgeModelVersion& archive, const InferenceModel* exi
 }
 
 // True: our server understands the server's answers.
-bool speaks_open_inference(const hosting::ServerEntry& server) {
+bool has_open_inference(const hosting::ServerEntry& server) {
   return server.status_query == api::EdgeStatusQuery{};
 }
 
@@ -122,10 +122,10 @@ std::optional<hosting::Problem> model_problem(const Tier& tier, const workers::R
                                               const hosting::Options& options) {
   const std::string name = "Model " + tier.model->name;
   const auto server = options.servers.find(model.framework);
-  if (server == options.servers.end() || !speaks_open_inference(server->second)) {
+  if (server == options.servers.end() || !has_open_inference(server->second)) {
     std::string known;
     for (const auto& [framework, entry] : options.servers) {
-      if (speaks_open_inference(entry)) known += (known.empty() ? "" : ", ") + framework;
+      if (has_open_inference(entry)) known += (known.empty() ? "" : ", ") + framework;
     }
     return hosting::Problem{
         "ModelUnsupported",
@@ -178,7 +178,7 @@ std::optional<hosting::Problem> server_problem(const InferenceModel& model,
                                                const hosting::Options& options) {
   if (model.spec.from_image()) return {};
   const auto server = options.servers.find(model.spec.framework_type);
-  if (server == options.servers.end() || speaks_open_inference(server->second)) return {};
+  if (server == options.servers.end() || has_open_inference(server->second)) return {};
   return hosting::Problem{"ModelUnsupported",
                           "InferenceModel " + model.metadata.name + " is served by " +
                               server->second.image +

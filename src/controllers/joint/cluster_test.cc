@@ -141,7 +141,7 @@ TEST_F(JointCluster, TwoModelsFormOneServiceAndRestartWritesNothing) {
   ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
   EXPECT_TRUE(eventually([&] { return has_event("Serving"); }));
   stop();
-  EXPECT_TRUE(comes_to_rest());
+  EXPECT_TRUE(settles());
 }
 
 TEST_F(JointCluster, ServiceIsReadyAfterAllTiersAndStaysReadyWithoutCloud) {
@@ -342,7 +342,7 @@ TEST_F(JointCluster, WorkersSwitchBetweenBuiltInServersAndUserPods) {
   add_world();
   add_service();
   serve();
-  const std::string ours = pod_uid();
+  const std::string own_pod = pod_uid();
   patch(kServices + "/digits", R"({spec: {
     edgeWorker: {workerSpec: {containers: [{name: worker, image: "edge-worker:1"}]}},
     cloudWorker: {workerSpec: {containers: [{name: worker, image: "cloud-worker:1"}]}}}})");
@@ -361,7 +361,7 @@ TEST_F(JointCluster, WorkersSwitchBetweenBuiltInServersAndUserPods) {
                "edge-worker:1";
   })) << codec::write_json(status())
       << codec::write_json(get(kPods + "/digits-edge-adfa01a70198"));
-  EXPECT_NE(pod_uid(), ours);
+  EXPECT_NE(pod_uid(), own_pod);
   patch(kServices + "/digits",
         "{spec: {edgeWorker: {workerSpec: null}, cloudWorker: {workerSpec: null}}}");
   ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));

@@ -35,12 +35,13 @@ struct Counting {
   std::set<std::string> nodes;   // present nodes
 };
 
-/// Adds the present reports to `kept`, the latest ones last. The sum never shrinks. No count is
+/// Adds the present reports to `records`, the latest ones last. The sum never shrinks. No count is
 /// added twice if a silent source returns before its record is folded. A reporting node keeps the
 /// old epochs that it reported last: kOldEpochsMax, or twice `side_by_side`. All nodes together
 /// keep kRecordsMax records; those of absent nodes are folded first.
-std::vector<api::JointCounters> gather(std::vector<api::JointCounters> kept,
-                                       const std::vector<Count>& counts, const Counting& who = {});
+std::vector<api::JointCounters> gather(std::vector<api::JointCounters> records,
+                                       const std::vector<Count>& counts,
+                                       const Counting& sources = {});
 
 /// The sum of all, member by member.
 codec::Json total(const std::vector<api::JointCounters>& counters);

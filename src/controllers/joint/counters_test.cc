@@ -18,14 +18,15 @@ Count count(std::string node, std::string epoch, std::string_view counters,
       .node = std::move(node), .epoch = std::move(epoch), .counters = yaml(counters), .back = back};
 }
 
-std::int64_t inferences(const std::vector<JointCounters>& kept) {
-  return total(kept)["inferences"].as_integer();
+std::int64_t inferences(const std::vector<JointCounters>& records) {
+  return total(records)["inferences"].as_integer();
 }
 
 TEST(JointCounters, CountersAreSummedOverNodesPerMember) {
-  const auto kept = gather({}, {count("a", "1", "{inferences: 3, asked: {cloud: 1}}"),
-                                count("b", "1", "{inferences: 4, asked: {cloud: 2, edge: 5}}")});
-  EXPECT_EQ(total(kept), yaml("{inferences: 7, asked: {cloud: 3, edge: 5}}"));
+  const auto records =
+      gather({}, {count("a", "1", "{inferences: 3, called: {cloud: 1}}"),
+                  count("b", "1", "{inferences: 4, called: {cloud: 2, edge: 5}}")});
+  EXPECT_EQ(total(records), yaml("{inferences: 7, called: {cloud: 3, edge: 5}}"));
 }
 
 TEST(JointCounters, RepeatedCountersChangeNothing) {
@@ -36,67 +37,68 @@ TEST(JointCounters, RepeatedCountersChangeNothing) {
 }
 
 TEST(JointCounters, CountersOfAbsentNodeStay) {
-  const auto kept = gather(gather({}, {count("a", "1", "{inferences: 3}")}),
-                           {count("b", "1", "{inferences: 4}")});
-  EXPECT_EQ(inferences(kept), 7);
-  EXPECT_EQ(inferences(gather(kept, {count("a", "1", "{inferences: 5}")})), 9);
+  const auto records = gather(gather({}, {count("a", "1", "{inferences: 3}")}),
+                              {count("b", "1", "{inferences: 4}")});
+  EXPECT_EQ(inferences(records), 7);
+  EXPECT_EQ(inferences(gather(records, {count("a", "1", "{inferences: 5}")})), 9);
 }
 
 TEST(JointCounters, NewEpochIsAddedToOldEpoch) {
-  auto kept = gather({}, {count("a", "1", "{inferences: 3}")});
-  kept = gather(kept, {count("a", "2", "{inferences: 1}")});
-  EXPECT_EQ(inferences(kept), 4);
+  auto records = gather({}, {count("a", "1", "{inferences: 3}")});
+  records = gather(records, {count("a", "2", "{inferences: 1}")});
+  EXPECT_EQ(inferences(records), 4);
 }
 
 TEST(JointCounters, AnOldEpochThatComesBackIsNotCountedTwice) {
-  auto kept = gather({}, {count("a", "1", "{inferences: 3}")});
-  kept = gather(kept, {count("a", "2", "{inferences: 1}")});
-  kept = gather(kept, {count("a", "1", "{inferences: 4}")});
-  EXPECT_EQ(inferences(kept), 5);
+  auto records = gather({}, {count("a", "1", "{inferences: 3}")});
+  records = gather(records, {count("a", "2", "{inferences: 1}")});
+  records = gather(records, {count("a", "1", "{inferences: 4}")});
+  EXPECT_EQ(inferences(records), 5);
 }
 
 TEST(JointCounters, LowerValuesWithinAnEpochAreIgnored) {
-  auto kept = gather({}, {count("a", "1", "{inferences: 30, hard: 2}")});
-  kept = gather(kept, {count("a", "1", "{inferences: 20, hard: 3}")});
-  EXPECT_EQ(total(kept), yaml("{inferences: 30, hard: 3}"));
+  auto records = gather({}, {count("a", "1", "{inferences: 30, hard: 2}")});
+  records = gather(records, {count("a", "1", "{inferences: 20, hard: 3}")});
+  EXPECT_EQ(total(records), yaml("{inferences: 30, hard: 3}"));
 }
 
 TEST(JointCounters, LowerValuesOfAWorkerStartANewSum) {
   const auto worker = [](std::string_view counters) {
     return count("a", "w", counters, Count::Back::kNewStart);
   };
-  auto kept = gather({}, {worker("{inferences: 30, asked: {cloud: 4}}")});
-  kept = gather(kept, {worker("{inferences: 2, asked: {cloud: 1}}")});
-  EXPECT_EQ(total(kept), yaml("{inferences: 32, asked: {cloud: 5}}"));
-  kept = gather(kept, {worker("{inferences: 3, asked: {cloud: 1}}")});
-  EXPECT_EQ(total(kept), yaml("{inferences: 33, asked: {cloud: 5}}"));
+  auto records = gather({}, {worker("{inferences: 30, called: {cloud: 4}}")});
+  records = gather(records, {worker("{inferences: 2, called: {cloud: 1}}")});
+  EXPECT_EQ(total(records), yaml("{inferences: 32, called: {cloud: 5}}"));
+  records = gather(records, {worker("{inferences: 3, called: {cloud: 1}}")});
+  EXPECT_EQ(total(records), yaml("{inferences: 33, called: {cloud: 5}}"));
 }
 
 TEST(JointCounters, OldEpochsOfANodeAreBounded) {
-  std::vector<JointCounters> kept;
+  std::vector<JointCounters> records;
   for (int epoch = 0; epoch < 100; ++epoch)
-    kept = gather(kept, {count("a", std::to_string(epoch), "{inferences: 1}")});
-  EXPECT_EQ(inferences(kept), 100);
-  EXPECT_EQ(kept.size(), 2 + kOldEpochsMax);  // the current one, and the nameless one
+    records = gather(records, {count("a", std::to_string(epoch), "{inferences: 1}")});
+  EXPECT_EQ(inferences(records), 100);
+  EXPECT_EQ(records.size(), 2 + kOldEpochsMax);  // the current one, and the nameless one
 }
 
 TEST(JointCounters, WorkersOfSilentNodeAreNotCountedTwice) {
   constexpr int kReplicas = 6;
-  const Counting who{.side_by_side = kReplicas, .nodes = {"a"}};
+  const Counting sources{.side_by_side = kReplicas, .nodes = {"a"}};
   std::vector<Count> counts;
   for (int worker = 0; worker < kReplicas; ++worker)
     counts.push_back(
         count("a", "w-" + std::to_string(worker), "{inferences: 10}", Count::Back::kNewStart));
-  const auto once = gather({}, counts, who);
+  const auto once = gather({}, counts, sources);
   EXPECT_EQ(inferences(once), 10 * kReplicas);
-  const auto silent = gather(once, {}, who);
-  EXPECT_EQ(inferences(silent), 10 * kReplicas);
-  EXPECT_EQ(gather(silent, counts, who), once);
+  const auto unreported = gather(once, {}, sources);
+  EXPECT_EQ(inferences(unreported), 10 * kReplicas);
+  EXPECT_EQ(gather(unreported, counts, sources), once);
   // The workers return one by one.
-  auto kept = silent;
+  auto records = unreported;
   for (std::size_t some = 1; some <= counts.size(); ++some) {
-    kept = gather(kept, {counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(some)}, who);
-    EXPECT_EQ(inferences(kept), 10 * kReplicas) << some;
+    records = gather(records, {counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(some)},
+                     sources);
+    EXPECT_EQ(inferences(records), 10 * kReplicas) << some;
   }
 }
 
@@ -106,86 +108,87 @@ TEST(JointCounters, CountersOfSilentNodeAreNotCountedTwiceAfterScaleDown) {
   std::vector<Count> counts;
   for (int worker = 0; worker < 30; ++worker)
     counts.push_back(count("a", std::to_string(worker), "{inferences: 1}"));
-  const auto kept = gather(gather({}, counts, {.side_by_side = 30, .nodes = {"a", "b"}}),
-                           {count("b", "1", "{inferences: 1}")}, one);
-  EXPECT_EQ(inferences(kept), 31);
-  EXPECT_EQ(inferences(gather(kept, counts, one)), 31);
+  const auto records = gather(gather({}, counts, {.side_by_side = 30, .nodes = {"a", "b"}}),
+                              {count("b", "1", "{inferences: 1}")}, one);
+  EXPECT_EQ(inferences(records), 31);
+  EXPECT_EQ(inferences(gather(records, counts, one)), 31);
 }
 
 TEST(JointCounters, MostRecentlyReportedEpochIsFoldedLast) {
   // The first worker outlives many others beside it, and then is silent for a moment.
   const Count first = count("a", "first", "{inferences: 100}");
-  std::vector<JointCounters> kept;
+  std::vector<JointCounters> records;
   for (int other = 0; other < 20; ++other)
-    kept = gather(kept, {first, count("a", std::to_string(other), "{inferences: 1}")},
-                  {.side_by_side = 2, .nodes = {"a"}});
-  kept = gather(kept, {count("a", "19", "{inferences: 1}")}, {.side_by_side = 2, .nodes = {"a"}});
-  EXPECT_EQ(inferences(kept), 120);
-  EXPECT_EQ(inferences(gather(kept, {first}, {.side_by_side = 2, .nodes = {"a"}})), 120);
+    records = gather(records, {first, count("a", std::to_string(other), "{inferences: 1}")},
+                     {.side_by_side = 2, .nodes = {"a"}});
+  records =
+      gather(records, {count("a", "19", "{inferences: 1}")}, {.side_by_side = 2, .nodes = {"a"}});
+  EXPECT_EQ(inferences(records), 120);
+  EXPECT_EQ(inferences(gather(records, {first}, {.side_by_side = 2, .nodes = {"a"}})), 120);
 }
 
 TEST(JointCounters, RecordsAreBounded) {
   std::vector<Count> counts;
   for (std::size_t node = 0; node < kRecordsMax + 100; ++node)
     counts.push_back(count("n" + std::to_string(node), "1", "{inferences: 1}"));
-  const auto kept = gather({}, counts);
-  EXPECT_LE(kept.size(), kRecordsMax);
-  EXPECT_EQ(gather(kept, counts), kept);
+  const auto records = gather({}, counts);
+  EXPECT_LE(records.size(), kRecordsMax);
+  EXPECT_EQ(gather(records, counts), records);
 }
 
 TEST(JointCounters, RecordsOfDepartedNodesAreFoldedForNewNodes) {
   // One node is present but silent, while far more nodes come and go.
   const Count silent = count("silent", "1", "{inferences: 7}");
-  std::vector<JointCounters> kept = gather({}, {silent});
+  std::vector<JointCounters> records = gather({}, {silent});
   constexpr int kNodes = kRecordsMax + 100;
   for (int node = 0; node < kNodes; ++node) {
     const std::string name = "n" + std::to_string(node);
-    kept = gather(std::move(kept), {count(name, "1", "{inferences: 1}")},
-                  {.side_by_side = 1, .nodes = {"silent", name}});
+    records = gather(std::move(records), {count(name, "1", "{inferences: 1}")},
+                     {.side_by_side = 1, .nodes = {"silent", name}});
   }
-  EXPECT_EQ(inferences(kept), kNodes + 7);
-  EXPECT_LE(kept.size(), kRecordsMax);
-  kept = gather(std::move(kept), {silent, count("new", "1", "{inferences: 1}")},
-                {.side_by_side = 1, .nodes = {"silent", "new"}});
-  EXPECT_EQ(inferences(kept), kNodes + 8);
+  EXPECT_EQ(inferences(records), kNodes + 7);
+  EXPECT_LE(records.size(), kRecordsMax);
+  records = gather(std::move(records), {silent, count("new", "1", "{inferences: 1}")},
+                   {.side_by_side = 1, .nodes = {"silent", "new"}});
+  EXPECT_EQ(inferences(records), kNodes + 8);
 }
 
 TEST(JointCounters, ExcessRecordsOfOldStatusAreSummed) {
-  std::vector<JointCounters> kept(2 * kRecordsMax);
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    kept[i].node = "n" + std::to_string(i);
-    kept[i].counters = yaml("{inferences: 1}");
+  std::vector<JointCounters> records(2 * kRecordsMax);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    records[i].node = "n" + std::to_string(i);
+    records[i].counters = yaml("{inferences: 1}");
   }
-  kept = gather(std::move(kept), {});
-  EXPECT_LE(kept.size(), kRecordsMax);
-  EXPECT_EQ(inferences(kept), 2 * kRecordsMax);
+  records = gather(std::move(records), {});
+  EXPECT_LE(records.size(), kRecordsMax);
+  EXPECT_EQ(inferences(records), 2 * kRecordsMax);
 }
 
 TEST(JointCounters, InvalidCountersAreIgnored) {
-  const auto kept = gather(
+  const auto records = gather(
       {},
       {count("a", "1",
              "{inferences: 3, name: text, ratio: 0.5, list: [1], less: -2, deep: {none: null}}")});
-  EXPECT_EQ(total(kept), yaml("{inferences: 3, deep: {}}"));
+  EXPECT_EQ(total(records), yaml("{inferences: 3, deep: {}}"));
 }
 
 TEST(JointCounters, InventedNamesInNamelessRecordAreBounded) {
-  std::vector<JointCounters> kept;
+  std::vector<JointCounters> records;
   for (int epoch = 0; epoch < 500; ++epoch) {
     const std::string number = std::to_string(epoch);
-    kept = gather(
-        std::move(kept),
+    records = gather(
+        std::move(records),
         {count("a", number, "{inferences: 1, errors: {cloud: {made-up-" + number + ": 1}}}")});
   }
-  ASSERT_EQ(kept.front().node, "");
-  EXPECT_EQ(kept.front().counters["errors"]["cloud"].size(), 64u);
-  EXPECT_EQ(inferences(kept), 500);
+  ASSERT_EQ(records.front().node, "");
+  EXPECT_EQ(records.front().counters["errors"]["cloud"].size(), 64u);
+  EXPECT_EQ(inferences(records), 500);
 }
 
 TEST(JointCounters, SumsSaturateAtMaximum) {
-  const auto kept = gather({}, {count("a", "1", "{inferences: 9223372036854775807}"),
-                                count("b", "1", "{inferences: 2}")});
-  EXPECT_EQ(inferences(kept), 9223372036854775807);
+  const auto records = gather({}, {count("a", "1", "{inferences: 9223372036854775807}"),
+                                   count("b", "1", "{inferences: 2}")});
+  EXPECT_EQ(inferences(records), 9223372036854775807);
 }
 
 }  // namespace counters_test

@@ -32,14 +32,14 @@ std::string epoch_of(std::string start) {
 // status that the server refuses.
 Json known_counters(const Json& report, const std::vector<Tier>& tiers) {
   Json out = Json::object();
-  for (const char* name : {"inferences", "hard", "invalid", "samples", "bytesUp", "up"})
+  for (const char* name : {"inferences", "hard", "invalid", "samples", "bytesSent", "forwarded"})
     if (report[name].is_integer()) out.set(name, report[name]);
-  for (const char* name : {"answered", "asked", "retries"}) {
+  for (const char* name : {"answered", "called", "retries"}) {
     for (const Tier& tier : tiers)
       if (const Json& count = report[name][tier.name]; count.is_integer())
         out[name].set(tier.name, count);
   }
-  for (const char* name : {"errors", "notAsked"}) {
+  for (const char* name : {"errors", "notCalled"}) {
     for (const Tier& tier : tiers) {
       Json reasons = Json::object();
       for (const auto& [reason, count] : report[name][tier.name].as_object()) {
@@ -65,7 +65,7 @@ std::map<std::string, std::int64_t> errors_of(const Json& reasons) {
   return out;
 }
 
-std::vector<Count> told_counts(const View& view, const FirstTier& first) {
+std::vector<Count> reported_counts(const View& view, const FirstTier& first) {
   std::vector<Count> out;
   for (const PodFinding& pod : first.pods) {
     if (pod.report == nullptr || !pod.report->joint["counters"].is_object()) continue;
@@ -77,7 +77,7 @@ std::vector<Count> told_counts(const View& view, const FirstTier& first) {
                    .epoch = epoch_of(pod.report->joint["epoch"].as_string()),
                    .counters = known_counters(pod.report->joint["counters"], view.plan.tiers)});
   }
-  if (view.plan.ours_first()) return out;
+  if (view.plan.manages_first_tier()) return out;
   std::string node;
   for (const PodFinding& pod : first.pods) {  // sorted by node
     if (pod.agent == nullptr || pod.endpoint.node == node) continue;
@@ -93,10 +93,10 @@ std::vector<Count> told_counts(const View& view, const FirstTier& first) {
           {.node = node,
            .epoch = epoch_of(worker.key.substr(worker.key.find('/') + 1) +
                              (instance.empty() ? "" : "/" + instance)),
-           .counters = Json::object(
-               {{"inferences", number("inferenceNumber")},
-                {"hard", number("hardExampleNumber")},
-                {"asked", Json::object({{view.plan.tiers[1].name, number("uploadCloudNumber")}})}}),
+           .counters = Json::object({{"inferences", number("inferenceNumber")},
+                                     {"hard", number("hardExampleNumber")},
+                                     {"called", Json::object({{view.plan.tiers[1].name,
+                                                               number("uploadCloudNumber")}})}}),
            .back = Count::Back::kNewStart});
     }
   }
@@ -124,51 +124,51 @@ std::string latency(const FirstTier& first, const std::string& tier, const char*
   return most == 0 ? "" : decimal(static_cast<double>(most) / 1000);
 }
 
-Counting who_counts(const View& view, const FirstTier& first) {
-  Counting who;
-  for (const auto& node : view.world.nodes) who.nodes.insert(node->metadata.name);
-  if (view.plan.ours_first()) return who;
+Counting counting_sources(const View& view, const FirstTier& first) {
+  Counting sources;
+  for (const auto& node : view.world.nodes) sources.nodes.insert(node->metadata.name);
+  if (view.plan.manages_first_tier()) return sources;
   std::map<std::string, std::size_t> workers;
   for (const PodFinding& pod : first.pods)
-    who.side_by_side = std::max(who.side_by_side, ++workers[pod.endpoint.node]);
-  return who;
+    sources.side_by_side = std::max(sources.side_by_side, ++workers[pod.endpoint.node]);
+  return sources;
 }
 
 }  // namespace
 
 void add_counts(const View& view, const FirstTier& first, JointInferenceServiceStatus& status) {
-  status.counters =
-      gather(std::move(status.counters), told_counts(view, first), who_counts(view, first));
+  status.counters = gather(std::move(status.counters), reported_counts(view, first),
+                           counting_sources(view, first));
   const Json all = total(status.counters);
   status.inference_number = all["inferences"].as_integer();
   status.hard_example_number = all["hard"].as_integer();
-  status.bytes_sent_up = all["bytesUp"].as_integer();
-  // Answered requests that left the first tier, each once, however many tiers it asked. Users'
+  status.bytes_sent = all["bytesSent"].as_integer();
+  // Answered requests that left the first tier, each once, however many tiers it called. Users'
   // workers do not report this number; they have only one tier to ask.
-  const bool tells_up = all.contains("up");
-  std::int64_t up = all["up"].as_integer();
+  const bool has_forwarded = all.contains("forwarded");
+  std::int64_t forwarded = all["forwarded"].as_integer();
   for (std::size_t i = 0; i < status.tiers.size(); ++i) {
     JointTierStatus& tier = status.tiers[i];
     tier.answered = all["answered"][tier.name].as_integer();
-    tier.asked = all["asked"][tier.name].as_integer();
+    tier.called = all["called"][tier.name].as_integer();
     tier.errors = errors_of(all["errors"][tier.name]);
     tier.p50_ms = latency(first, tier.name, "p50Us");
     tier.p99_ms = latency(first, tier.name, "p99Us");
-    if (i > 0 && !tells_up) up = std::max(up, tier.asked);
+    if (i > 0 && !has_forwarded) forwarded = std::max(forwarded, tier.called);
   }
   if (status.inference_number > 0) {
-    status.upload_cloud_ratio = decimal(
-        std::min(1.0, static_cast<double>(up) / static_cast<double>(status.inference_number)));
+    status.upload_cloud_ratio = decimal(std::min(
+        1.0, static_cast<double>(forwarded) / static_cast<double>(status.inference_number)));
   }
 }
 
 void clear_counts(JointInferenceServiceStatus& status) {
-  status.inference_number = status.hard_example_number = status.bytes_sent_up = 0;
+  status.inference_number = status.hard_example_number = status.bytes_sent = 0;
   status.upload_cloud_ratio.clear();
   status.counters.clear();
   status.update_time.clear();
   for (JointTierStatus& tier : status.tiers) {
-    tier.answered = tier.asked = 0;
+    tier.answered = tier.called = 0;
     tier.errors.clear();
     tier.p50_ms.clear();
     tier.p99_ms.clear();

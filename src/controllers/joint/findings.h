@@ -73,13 +73,13 @@ struct FirstTier {
 FirstTier find_first(const View& view);
 api::JointTierStatus status_of(const View& view, const FirstTier& first);
 
-struct FurtherTier {
+struct LaterTier {
   api::JointTierStatus status;
   Verdict verdict;
 };
-std::vector<FurtherTier> find_further(const View& view);
+std::vector<LaterTier> find_further(const View& view);
 /// The verdict of CloudReady.
-Verdict cloud_verdict(const std::vector<FurtherTier>& tiers);
+Verdict cloud_verdict(const std::vector<LaterTier>& tiers);
 
 /// Adds the present reports of nodes and workers to the sums of the status.
 void add_counts(const View& view, const FirstTier& first, api::JointInferenceServiceStatus& status);

@@ -37,16 +37,16 @@ std::int64_t declared_port(const api::Pod& pod, hosting::Machines machines) {
 
 std::string url_of(const View& view, const workers::WorkerPod& pod, const api::EdgeNode* agent) {
   std::int64_t port = view.plan.port;
-  bool https = view.plan.ours_first() && view.service.spec.security.https();
+  bool https = view.plan.manages_first_tier() && view.service.spec.security.https();
   if (pod.pod != nullptr) {
-    if (!view.plan.ours_first()) {
+    if (!view.plan.manages_first_tier()) {
       port = declared_port(*pod.pod, view.machines());
     } else if (const api::Container* server = server_of(*pod.pod);
                server != nullptr && !server->ports.empty()) {
       port = server->ports.front().container_port;
       https = hosting::answers_https(*server);
     }
-  } else if (!view.plan.ours_first()) {
+  } else if (!view.plan.manages_first_tier()) {
     return "";
   }
   const std::string host = hosting::pod_address(
@@ -75,7 +75,7 @@ std::optional<Verdict> model_failure(const PodFinding& found, const std::string&
               "the previous tiers stay in use: " +
                   problem["message"].string_or("the server gave no reason"));
   for (const Json& tier :
-       found.report->joint["tiers"].as_array()) {  // of a tier above, seen in its answers
+       found.report->joint["tiers"].as_array()) {  // of a later tier, seen in its answers
     const Json& mismatch = tier["problem"];
     if (!mismatch.is_object()) continue;
     return no(reason_of(mismatch, "PolicyMismatch"),
@@ -110,9 +110,9 @@ const JointEndpoint* endpoint_before(const View& view, const std::string& node) 
 }
 
 Verdict answers(const View& view, const workers::WorkerPod& pod, const PodFinding& found) {
-  const bool ours = view.plan.ours_first();
+  const bool managed = view.plan.manages_first_tier();
   if (const JointEndpoint* before = endpoint_before(view, pod.node);
-      ours && before != nullptr && before->ready &&
+      managed && before != nullptr && before->ready &&
       hosting::agent_vouches(pod.pod.get(), found.agent.get(), found.report)) {
     return yes("");
   }
@@ -120,7 +120,7 @@ Verdict answers(const View& view, const workers::WorkerPod& pod, const PodFindin
                                         found.agent.get()))
     return {kUnknown, std::move(lost->reason), std::move(lost->message)};
   if (pod.pod == nullptr || pod.pod->metadata.deleting()) {
-    if (ours) {
+    if (managed) {
       if (auto failure = model_failure(found, view.model_key())) return *failure;
       if (auto progress = model_progress(found, pod.node, view.model_key())) return *progress;
     }
@@ -138,7 +138,7 @@ Verdict answers(const View& view, const workers::WorkerPod& pod, const PodFindin
     if (pod.problem && (pod.pod->ended() || !hosting::is_progress(pod.problem->reason)))
       return no(*pod.problem);
     if (auto problem = hosting::pod_problem(*pod.pod)) return no(*problem);
-    if (ours && found.report != nullptr && found.report->serving &&
+    if (managed && found.report != nullptr && found.report->serving &&
         found.report->serving->state == api::EdgeServingReport::kFailed) {
       const api::EdgeServingReport& serving = *found.report->serving;
       return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
@@ -147,7 +147,7 @@ Verdict answers(const View& view, const workers::WorkerPod& pod, const PodFindin
                                  ? "the pod is starting"
                                  : "the pod is running but does not answer yet");
   }
-  if (!ours) return yes("");
+  if (!managed) return yes("");
   if (found.report == nullptr || !found.report->serving)
     return no("WaitingForNode",
               "waiting for the agent of node " + pod.node + " to report the server");
@@ -165,7 +165,7 @@ PodFinding find_pod(const View& view, const workers::WorkerPod& pod) {
   PodFinding found;
   found.leaving = pod.leaving;
   found.agent = view.world.edge_node(pod.node);
-  if (found.agent != nullptr && view.plan.ours_first())
+  if (found.agent != nullptr && view.plan.manages_first_tier())
     found.report = found.agent->status.find_model(view.model_key());
   found.answers = answers(view, pod, found);
   const JointEndpoint* before = endpoint_before(view, pod.node);
@@ -179,7 +179,7 @@ PodFinding find_pod(const View& view, const workers::WorkerPod& pod) {
   found.endpoint.ready = found.answers.status == kTrue;
   if (found.report != nullptr && found.report->serving)
     found.endpoint.version = found.report->serving->version;
-  if (found.answers.status == kTrue && view.plan.ours_first())
+  if (found.answers.status == kTrue && view.plan.manages_first_tier())
     found.flaw = model_failure(found, view.model_key());
   if (found.answers.status == kTrue && !found.flaw && pod.problem &&
       !hosting::is_progress(pod.problem->reason)) {

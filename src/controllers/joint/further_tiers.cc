@@ -1,4 +1,4 @@
-// Findings about the tiers above the first: InferenceModels, or the user's own worker in the cloud.
+// Findings about later tiers: InferenceModels, or the user's own worker in the cloud.
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ hosting::ServiceAddress address_of_service(const View& view, const std::string& 
                                   state);
 }
 
-void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier& tier) {
+void observe_inference_model(const View& view, const TierPlan& plan, LaterTier& tier) {
   const JointTierStatus* before = tier_before(view, tier.status.name);
   const auto found = view.world.inference_models.find(plan.inference_model);
   const api::InferenceModel* model =
@@ -50,7 +50,7 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
   const bool own_service =
       view.world.service != nullptr && view.world.service->metadata.name == model->metadata.name;
   if (tier.status.url.empty() && plan.owned && !model->spec.on_edge() && own_service &&
-      !view.plan.ours_first()) {
+      !view.plan.manages_first_tier()) {
     // The address is in the environment of the user's pods: a later address would replace the pods.
     // Our server reads the address from a file instead. It would open its breaker on an address
     // that nothing forwards yet.
@@ -82,7 +82,7 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
   }
 }
 
-void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& tier) {
+void observe_cloud_worker(const View& view, const TierPlan& plan, LaterTier& tier) {
   const JointTierStatus* before = tier_before(view, tier.status.name);
   const std::string reported_url = before == nullptr ? "" : before->url;
   const hosting::ServiceAddress known =
@@ -90,7 +90,7 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
   const hosting::ServiceAddress answering =
       address_of_service(view, reported_url, hosting::ServiceState::kAnswering);
   const std::string& url =
-      view.plan.ours_first() ? answering.url : known.url;  // see observe_inference_model()
+      view.plan.manages_first_tier() ? answering.url : known.url;  // see observe_inference_model()
   tier.status.url = url.empty() ? reported_url : url;
   std::optional<hosting::Problem> problem = plan.problem;
   std::size_t ready = 0, all = 0;
@@ -134,12 +134,12 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
 
 }  // namespace
 
-std::vector<FurtherTier> find_further(const View& view) {
-  std::vector<FurtherTier> out;
+std::vector<LaterTier> find_further(const View& view) {
+  std::vector<LaterTier> out;
   for (std::size_t i = 1; i < view.plan.tiers.size(); ++i) {
     const Tier& spec = view.plan.tiers[i];
     const TierPlan& plan = view.plan.further[i - 1];
-    FurtherTier& tier = out.emplace_back();
+    LaterTier& tier = out.emplace_back();
     tier.status.name = spec.name;
     tier.status.layer = spec.layer;
     if (tier.status.layer.empty()) {
@@ -156,16 +156,16 @@ std::vector<FurtherTier> find_further(const View& view) {
   return out;
 }
 
-Verdict cloud_verdict(const std::vector<FurtherTier>& tiers) {
-  const FurtherTier* worst = nullptr;
-  for (const FurtherTier& tier : tiers) {
+Verdict cloud_verdict(const std::vector<LaterTier>& tiers) {
+  const LaterTier* worst = nullptr;
+  for (const LaterTier& tier : tiers) {
     if (tier.verdict.status == kTrue) continue;
     if (worst == nullptr || (worst->verdict.status == kUnknown && tier.verdict.status == kFalse))
       worst = &tier;
   }
   if (worst == nullptr) {
     return tiers.size() == 1 ? tiers.front().verdict
-                             : yes("all " + std::to_string(tiers.size()) + " further tiers answer");
+                             : yes("all " + std::to_string(tiers.size()) + " later tiers answer");
   }
   Verdict verdict = worst->verdict;
   if (tiers.size() > 1) verdict.message = worst->status.name + ": " + verdict.message;

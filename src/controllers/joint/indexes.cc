@@ -172,8 +172,8 @@ Keys of_node(const std::string& name, const api::Node* node, const runtime::Cach
 
 Keys first_on(const std::string& node, const runtime::Caches& caches) {
   Keys keys;
-  const auto here = caches.of<api::Node>().get({"", node});
-  for (const std::string& value : values_to_search(node, here.get()))
+  const auto node_object = caches.of<api::Node>().get({"", node});
+  for (const std::string& value : values_to_search(node, node_object.get()))
     add_keys(caches.of<JointInferenceService>().by_index(kByFirstNode, value), keys);
   for (const auto& pod : caches.of<api::Pod>().by_index(kPodsOn, node)) {
     for (ObjectKey& key : service_of(*pod)) keys.push_back(std::move(key));

@@ -60,14 +60,14 @@ TEST(JointIndexes, ATierIsFoundByALabelOrTheLayerOfEveryNodeThatItSelects) {
 }
 
 TEST(JointIndexes, ACloudWorkerWithANodePortIsFoundByTheAddressOfItsNode) {
-  const std::string ours =
+  const std::string managed =
       "{metadata: {name: a}, spec: {edgeWorker: {model: {name: m}, nodeName: "
       "edge0}, cloudWorker: {model: {name: m}";
-  const std::string users = ours + ", template: {spec: {containers: [{name: c, image: i}]}}";
+  const std::string users = managed + ", template: {spec: {containers: [{name: c, image: i}]}}";
   const auto found = [](const std::string& text) {
     return index_by_address(read<api::JointInferenceService>(text));
   };
-  EXPECT_EQ(found(ours + "}}}"), Names{});
+  EXPECT_EQ(found(managed + "}}}"), Names{});
   EXPECT_EQ(found(users + "}}}"), Names{""});
   EXPECT_EQ(found(users + "}}, status: {tiers: [{name: cloud, url: 'http://10.0.0.1:30001'}]}}"),
             Names{"10.0.0.1"});

@@ -23,13 +23,13 @@ struct Families {
         inferences(out.counter("varda_joint_service_inferences_total", "Requests answered.")),
         hard(out.counter("varda_joint_service_hard_examples_total",
                          "Answered requests that a policy classified as hard examples.")),
-        sent_up(out.counter("varda_joint_service_sent_up_bytes_total",
-                            "Bytes of requests sent to tiers above the first.")),
+        sent_up(out.counter("varda_joint_service_sent_bytes_total",
+                            "Bytes of requests sent to later tiers.")),
         tier_ready(out.gauge("varda_joint_service_tier_ready", "1 if the tier answers, else 0.")),
         answered(out.counter("varda_joint_service_answered_total",
                              "Requests by the tier that answered.")),
-        asked(out.counter("varda_joint_service_asked_total",
-                          "Requests by the tier that was called.")),
+        called(out.counter("varda_joint_service_calls_total",
+                           "Requests by the tier that was called.")),
         errors(out.counter("varda_joint_service_errors_total",
                            "Calls that a tier did not answer, by reason. ClientGone: the client "
                            "disconnected; the tier did not fail.")),
@@ -39,7 +39,7 @@ struct Families {
             "varda_joint_service_latency_p99_seconds",
             "99th percentile of the duration of the tier's calls, at the slowest node.")) {}
 
-  Family &ready, &degraded, &workers, &inferences, &hard, &sent_up, &tier_ready, &answered, &asked,
+  Family &ready, &degraded, &workers, &inferences, &hard, &sent_up, &tier_ready, &answered, &called,
       &errors, &p50, &p99;
 };
 
@@ -60,14 +60,15 @@ std::optional<double> seconds(const std::string& milliseconds) {
   return value;
 }
 
-void tell_tier(const JointInferenceService& service, const JointTierStatus& tier, Families& of) {
+void add_tier_samples(const JointInferenceService& service, const JointTierStatus& tier,
+                      Families& of) {
   const std::string &ns = service.metadata.ns, &name = service.metadata.name;
   const auto add = [&](Family& family, double value) {
     family.add({{"namespace", ns}, {"name", name}, {"tier", tier.name}}, value);
   };
   add(of.tier_ready, tier.ready ? 1 : 0);
   add(of.answered, static_cast<double>(tier.answered));
-  add(of.asked, static_cast<double>(tier.asked));
+  add(of.called, static_cast<double>(tier.called));
   for (const auto& [reason, count] : tier.errors)
     of.errors.add({{"namespace", ns}, {"name", name}, {"tier", tier.name}, {"reason", reason}},
                   static_cast<double>(count));
@@ -89,8 +90,8 @@ void add_service(const JointInferenceService& service, Families& of) {
                  static_cast<double>(status.failed));
   add(of.inferences, static_cast<double>(status.inference_number));
   add(of.hard, static_cast<double>(status.hard_example_number));
-  add(of.sent_up, static_cast<double>(status.bytes_sent_up));
-  for (const JointTierStatus& tier : status.tiers) tell_tier(service, tier, of);
+  add(of.sent_up, static_cast<double>(status.bytes_sent));
+  for (const JointTierStatus& tier : status.tiers) add_tier_samples(service, tier, of);
 }
 
 }  // namespace

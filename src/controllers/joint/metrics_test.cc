@@ -31,10 +31,10 @@ failed: 1
 inferenceNumber: 360
 hardExampleNumber: 121
 uploadCloudRatio: '0.34'
-bytesSentUp: 48400
+bytesSent: 48400
 tiers:
 - {name: edge, model: small, ready: true, answered: 239, p50Ms: '0.09', p99Ms: '1.5'}
-- {name: cloud, model: big, ready: false, answered: 119, asked: 121, errors: {Timeout: 1, Refused: 1}, p50Ms: '12'}
+- {name: cloud, model: big, ready: false, answered: 119, called: 121, errors: {Timeout: 1, Refused: 1}, p50Ms: '12'}
 )";
 
 constexpr std::string_view kText =
@@ -42,10 +42,10 @@ constexpr std::string_view kText =
 # TYPE varda_joint_service_answered_total counter
 varda_joint_service_answered_total{namespace="default",name="digits",tier="edge"} 239
 varda_joint_service_answered_total{namespace="default",name="digits",tier="cloud"} 119
-# HELP varda_joint_service_asked_total Requests by the tier that was called.
-# TYPE varda_joint_service_asked_total counter
-varda_joint_service_asked_total{namespace="default",name="digits",tier="edge"} 0
-varda_joint_service_asked_total{namespace="default",name="digits",tier="cloud"} 121
+# HELP varda_joint_service_calls_total Requests by the tier that was called.
+# TYPE varda_joint_service_calls_total counter
+varda_joint_service_calls_total{namespace="default",name="digits",tier="edge"} 0
+varda_joint_service_calls_total{namespace="default",name="digits",tier="cloud"} 121
 # HELP varda_joint_service_degraded 1 if the condition Degraded is True, else 0.
 # TYPE varda_joint_service_degraded gauge
 varda_joint_service_degraded{namespace="default",name="digits"} 0
@@ -69,9 +69,9 @@ varda_joint_service_latency_p99_seconds{namespace="default",name="digits",tier="
 # HELP varda_joint_service_ready 1 if the condition Ready is True, else 0.
 # TYPE varda_joint_service_ready gauge
 varda_joint_service_ready{namespace="default",name="digits"} 1
-# HELP varda_joint_service_sent_up_bytes_total Bytes of requests sent to tiers above the first.
-# TYPE varda_joint_service_sent_up_bytes_total counter
-varda_joint_service_sent_up_bytes_total{namespace="default",name="digits"} 48400
+# HELP varda_joint_service_sent_bytes_total Bytes of requests sent to later tiers.
+# TYPE varda_joint_service_sent_bytes_total counter
+varda_joint_service_sent_bytes_total{namespace="default",name="digits"} 48400
 # HELP varda_joint_service_tier_ready 1 if the tier answers, else 0.
 # TYPE varda_joint_service_tier_ready gauge
 varda_joint_service_tier_ready{namespace="default",name="digits",tier="edge"} 1
@@ -197,19 +197,19 @@ TEST_F(JointMetricsOfServices, OnlyLeadingOperatorExportsMetrics) {
   add("default", "digits");
   Operator first(client_, elects("first")), second(client_, elects("second"));
   const auto of_first = add_all(first.manager(), {}), of_second = add_all(second.manager(), {});
-  const auto tells = [](const Controllers& controllers) {
+  const auto has_metrics = [](const Controllers& controllers) {
     return metrics::text_of(controllers.metrics()).find("varda_joint_service_ready{") !=
            std::string::npos;
   };
   first.start();
-  ASSERT_TRUE(eventually([&] { return tells(*of_first); }));
+  ASSERT_TRUE(eventually([&] { return has_metrics(*of_first); }));
   second.start();
   ASSERT_TRUE(eventually([&] { return second.manager().ready(); }));
-  EXPECT_FALSE(tells(*of_second));
-  EXPECT_TRUE(tells(*of_first));
+  EXPECT_FALSE(has_metrics(*of_second));
+  EXPECT_TRUE(has_metrics(*of_first));
   first.stop();
-  EXPECT_FALSE(tells(*of_first));
-  EXPECT_TRUE(eventually([&] { return tells(*of_second); }));
+  EXPECT_FALSE(has_metrics(*of_first));
+  EXPECT_TRUE(eventually([&] { return has_metrics(*of_second); }));
   second.stop();
 }
 

@@ -34,15 +34,15 @@ const Json& report_of(const View& view, const PodFinding& pod, const std::string
 }
 
 // A further tier that never answered the pod's server; null: all did.
-const FurtherTier* unreached(const View& view, const PodFinding& pod,
-                             const std::vector<FurtherTier>& further) {
-  for (const FurtherTier& tier : further) {
+const LaterTier* unreached(const View& view, const PodFinding& pod,
+                           const std::vector<LaterTier>& further) {
+  for (const LaterTier& tier : further) {
     if (report_of(view, pod, tier.status.name)["state"].as_string() != "Ready") return &tier;
   }
   return nullptr;
 }
 
-Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& tier,
+Verdict not_reached(const View& view, const PodFinding& pod, const LaterTier& tier,
                     std::string_view status) {
   const std::string& error = report_of(view, pod, tier.status.name)["lastError"].as_string();
   return {status, "TierNotReached",
@@ -50,34 +50,33 @@ Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& 
               tier.status.name + " yet" + (error.empty() ? "" : ": " + error)};
 }
 
-// The first tier answers, but a further tier cannot be asked yet: the reason against the first
-// Ready. Nothing if all can be asked, or if the service was Ready before. Then the first tier alone
-// is enough.
+// The first tier answers, but a further tier cannot be called yet: the reason against the first
+// Ready. Nothing if all can be called, or if the service was Ready before. Then the first tier
+// alone is enough.
 std::optional<Verdict> first_wait(const View& view, const FirstTier& first,
-                                  const std::vector<FurtherTier>& further) {
+                                  const std::vector<LaterTier>& further) {
   if (!view.service.status.start_time.empty()) return {};
   if (view.plan.first_problem && !hosting::is_progress(view.plan.first_problem->reason))
     return no(*view.plan.first_problem);
-  for (const FurtherTier& tier : further) {
+  for (const LaterTier& tier : further) {
     if (tier.verdict.status != kTrue) {
       return Verdict{tier.verdict.status, tier.verdict.reason,
                      "the first tier answers; tier " + tier.status.name +
                          " does not yet: " + tier.verdict.message};
     }
   }
-  if (!view.plan.ours_first()) return {};
+  if (!view.plan.manages_first_tier()) return {};
   std::optional<Verdict> why;
   for (const PodFinding& pod : first.pods) {
     if (pod.answers.status != kTrue) continue;
-    const FurtherTier* tier = unreached(view, pod, further);
+    const LaterTier* tier = unreached(view, pod, further);
     if (tier == nullptr) return {};
     if (!why) why = pod.flaw ? *pod.flaw : not_reached(view, pod, *tier, kFalse);
   }
   return why;
 }
 
-Verdict degraded(const View& view, const FirstTier& first,
-                 const std::vector<FurtherTier>& further) {
+Verdict degraded(const View& view, const FirstTier& first, const std::vector<LaterTier>& further) {
   std::size_t count = 0;
   const PodFinding* one = nullptr;
   const PodFinding* lost = nullptr;
@@ -89,35 +88,35 @@ Verdict degraded(const View& view, const FirstTier& first,
     if (count++ == 0) one = &pod;
   }
   if (one != nullptr) {
-    const Json& said = one->report->joint["degraded"];
-    return {kTrue, reason_of(said, "Degraded"),
+    const Json& degraded = one->report->joint["degraded"];
+    return {kTrue, reason_of(degraded, "Degraded"),
             (first.pods.size() > 1
                  ? counted(count, first.pods.size()) + " nodes; " + one->endpoint.node + ": "
                  : "") +
-                said["message"].string_or("the first tier answers alone")};
+                degraded["message"].string_or("the first tier answers alone")};
   }
   if (first.ready == 0) {
     if (lost != nullptr) return {kUnknown, lost->answers.reason, lost->answers.message};
     return no("NotServing", "the first tier does not answer");
   }
-  for (const FurtherTier& tier : further) {
+  for (const LaterTier& tier : further) {
     if (tier.status.ready) continue;
     // Unknown is the control plane's view of the tier; our server has its own view.
     if (tier.verdict.status == kFalse ||
-        (tier.verdict.status == kUnknown && !view.plan.ours_first()))
+        (tier.verdict.status == kUnknown && !view.plan.manages_first_tier()))
       return {kTrue, tier.verdict.reason,
               "the edge answers without tier " + tier.status.name + ": " + tier.verdict.message};
   }
-  for (const FurtherTier& tier : further) {
+  for (const LaterTier& tier : further) {
     if (tier.status.url.empty())
       return {kTrue, "NoAddress",
               "tier " + tier.status.name + " has no address yet: " + tier.verdict.message};
   }
   for (const PodFinding& pod : first.pods) {
-    if (!view.plan.ours_first() || pod.answers.status != kTrue || pod.leaving) continue;
+    if (!view.plan.manages_first_tier() || pod.answers.status != kTrue || pod.leaving) continue;
     // A restarted server asks the tier within a second.
     const bool before = !view.service.status.start_time.empty();
-    if (const FurtherTier* tier = unreached(view, pod, further))
+    if (const LaterTier* tier = unreached(view, pod, further))
       return not_reached(view, pod, *tier, before ? kUnknown : kTrue);
   }
   if (lost != nullptr) return {kUnknown, lost->answers.reason, lost->answers.message};
@@ -151,8 +150,8 @@ void count_workers(const View& view, const FirstTier& first, JointInferenceServi
 bool same(const JointInferenceServiceStatus& a, const JointInferenceServiceStatus& b) {
   const auto parts = [](const JointInferenceServiceStatus& s) {
     return std::tie(s.conditions, s.observed_generation, s.url, s.endpoints, s.active, s.failed,
-                    s.inference_number, s.hard_example_number, s.upload_cloud_ratio,
-                    s.bytes_sent_up, s.tiers, s.start_time, s.counters);
+                    s.inference_number, s.hard_example_number, s.upload_cloud_ratio, s.bytes_sent,
+                    s.tiers, s.start_time, s.counters);
   };
   return parts(a) == parts(b);
 }
@@ -190,7 +189,7 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
   } else {
     const View view{service, plan, world, options};
     const FirstTier first = find_first(view);
-    const std::vector<FurtherTier> further = find_further(view);
+    const std::vector<LaterTier> further = find_further(view);
     const std::optional<Verdict> waits =
         first.answers.status == kTrue ? first_wait(view, first, further) : std::nullopt;
     set("Ready", waits ? *waits : first.answers);
@@ -213,7 +212,7 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
       if (!pod.leaving || pod.answers.status == kTrue) add_endpoint(pod.endpoint, status.endpoints);
     }
     status.tiers = {status_of(view, first)};
-    for (const FurtherTier& tier : further) status.tiers.push_back(tier.status);
+    for (const LaterTier& tier : further) status.tiers.push_back(tier.status);
     status.active = status.failed = 0;
     count_workers(view, first, status);
     add_counts(view, first, status);
@@ -234,7 +233,7 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
     // If the clock was set back, the status does not wait until it catches up.
     if (age >= WallTime::duration::zero() && age < kCountsPeriod) {
       out.status = service.status;
-      out.look_again = std::chrono::duration_cast<Duration>(kCountsPeriod - age);
+      out.recheck_in = std::chrono::duration_cast<Duration>(kCountsPeriod - age);
       return out;
     }
   }

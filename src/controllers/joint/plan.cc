@@ -43,12 +43,12 @@ workers::ModelWorld models_of(const std::string& name, const JointInferenceServi
 // Problems that an API server without our rules accepts (old clusters have no CEL).
 std::optional<hosting::Problem> spec_problem(const JointInferenceService& service,
                                              const std::vector<Tier>& tiers) {
-  JointInferenceService asked;  // without the status, which is large and not checked
-  asked.metadata.name = service.metadata.name;
-  asked.metadata.ns = service.metadata.ns;
-  asked.spec = service.spec;
+  JointInferenceService checked;  // without the status, which is large and not checked
+  checked.metadata.name = service.metadata.name;
+  checked.metadata.ns = service.metadata.ns;
+  checked.spec = service.spec;
   if (const auto causes =
-          api::validate_rules(*JointInferenceService::kind().schema, asked.to_json());
+          api::validate_rules(*JointInferenceService::kind().schema, checked.to_json());
       !causes.empty())
     return hosting::Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
   if (tiers.size() < 2)
@@ -105,14 +105,15 @@ std::int64_t port_of(const JointInferenceService& service, const workers::Worker
       continue;
     taken.insert(claim.port);
     if (lost || claim.port != current) continue;
-    const hosting::PortClaim ours{.node = claim.node,
-                                  .port = current,
-                                  .owner = owner_of(service),
-                                  .uid = service.metadata.uid,
-                                  .since = service.metadata.creation_timestamp,
-                                  .held = workers::holds_port(job_of(service), worker, world.pods,
-                                                              claim.node, {current, "TCP"})};
-    lost = port_holder(ours, {claim}) != nullptr;
+    const hosting::PortClaim own_claim{
+        .node = claim.node,
+        .port = current,
+        .owner = owner_of(service),
+        .uid = service.metadata.uid,
+        .since = service.metadata.creation_timestamp,
+        .held =
+            workers::holds_port(job_of(service), worker, world.pods, claim.node, {current, "TCP"})};
+    lost = port_holder(own_claim, {claim}) != nullptr;
   }
   if (current != 0 && !lost) return current;
   for (std::int64_t port = kJointPortMin; port <= kJointPortMax; ++port) {
@@ -155,10 +156,10 @@ workers::Worker first_worker(const JointInferenceService& service, const std::ve
             args.push_back(std::move(argument));
           return pod.to_json()["spec"];
         };
-    worker.asked =
+    worker.request =
         Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
-    if (Json security = inferencemodel::security_asked(model); !security.is_null())
-      worker.asked.set("security", std::move(security));
+    if (Json security = inferencemodel::requested_security(model); !security.is_null())
+      worker.request.set("security", std::move(security));
     worker.joint = joint_file_of(service, tiers);
   }
   workers::ModelResolution model = workers::resolve_model(
@@ -254,9 +255,9 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   }
   workers::ModelResolution found =
       workers::resolve_model(*tier.model, around, workers::ModelUse::kUsersWorker);
-  const auto there = named(world.inference_models, child_name(service, tier));
+  const auto found_model = named(world.inference_models, child_name(service, tier));
   const api::InferenceModel* existing =
-      there != nullptr && is_child(*there, service) ? there.get() : nullptr;
+      found_model != nullptr && is_child(*found_model, service) ? found_model.get() : nullptr;
   // The reference names no kind, and there is a child: it was made of a Model that is missing now.
   const bool away =
       another && tier.model->kind.empty() && existing != nullptr && !existing->metadata.deleting();
@@ -266,9 +267,9 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   }
   out.inference_model = child_name(service, tier);
   out.owned = existing != nullptr;
-  if (there != nullptr && existing == nullptr && !is_left_over(*there, service)) {
+  if (found_model != nullptr && existing == nullptr && !is_left_over(*found_model, service)) {
     out.problem =
-        hosting::Problem{"NameInUse", "InferenceModel " + there->metadata.key().str() +
+        hosting::Problem{"NameInUse", "InferenceModel " + found_model->metadata.key().str() +
                                           " does not belong to this service but has the name that "
                                           "this tier needs: rename one of them"};
     out.inference_model.clear();
@@ -299,8 +300,8 @@ bool answers(const JointInferenceService& service, const TierPlan& tier, const J
 
 // True: the work list of some node (joint.json) still has such a tier to ask.
 template <typename Which>
-bool is_asked(const JointInferenceService& service, const JointPlan& plan, const JointWorld& world,
-              Which which) {
+bool is_assigned(const JointInferenceService& service, const JointPlan& plan,
+                 const JointWorld& world, Which which) {
   const std::string key = service.metadata.key().str() + "." + plan.tiers.front().name;
   return std::any_of(
       plan.first.pods.begin(), plan.first.pods.end(), [&](const workers::WorkerPod& pod) {
@@ -340,8 +341,8 @@ void keep_replaced(const JointInferenceService& service, const JointWorld& world
                         model->second->status.url == one["url"].as_string();
                });
       };
-      if (!is_asked(service, plan, world, where_it_was)) continue;
-    } else if (all_answer && !is_asked(service, plan, world, [&](const Json& one) {
+      if (!is_assigned(service, plan, world, where_it_was)) continue;
+    } else if (all_answer && !is_assigned(service, plan, world, [&](const Json& one) {
                  return one["url"].as_string() == url;
                })) {
       continue;

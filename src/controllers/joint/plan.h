@@ -76,7 +76,7 @@ struct JointPlan {
   /// The API server's refusal of `objects`, after the write.
   std::optional<hosting::Problem> refused;
 
-  bool ours_first() const { return !tiers.empty() && !tiers.front().has_template(); }
+  bool manages_first_tier() const { return !tiers.empty() && !tiers.front().has_template(); }
 };
 
 /// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
@@ -98,7 +98,7 @@ std::optional<hosting::NodeWork> work_for(const api::JointInferenceService& serv
 /// added kCountsPeriod after the last change of the status at the earliest.
 struct JointObservation {
   api::JointInferenceServiceStatus status;
-  std::optional<Duration> look_again;  // time until counts can be added
+  std::optional<Duration> recheck_in;  // time until counts can be added
 };
 inline constexpr std::chrono::seconds kCountsPeriod{10};
 JointObservation observe(const api::JointInferenceService& service, const JointPlan& plan,

@@ -26,12 +26,12 @@ struct Case {
   hosting::Options options;
 };
 
-std::unique_ptr<Case> load(const GoldenCase& given) {
+std::unique_ptr<Case> load(const GoldenCase& golden) {
   auto test = std::make_unique<Case>();
   test->options.node_port_host = "127.0.0.1";
-  test->service = *typed<api::JointInferenceService>(given.given["service"]);
+  test->service = *typed<api::JointInferenceService>(golden.given["service"]);
   JointWorld& world = test->world;
-  for (const Json& object : testing::world_of(given, "service")) {
+  for (const Json& object : testing::world_of(golden, "service")) {
     const std::string kind = object["kind"].as_string(),
                       name = object.at("metadata/name").as_string();
     if (kind == "Node") world.nodes.push_back(typed<api::Node>(object));
@@ -126,15 +126,15 @@ TEST_P(JointGolden, PlanWorkAndStatusMatchGoldenFile) {
   const JointObservation again =
       observe(after, second, test->world, test->options, kNow + std::chrono::hours(24));
   EXPECT_EQ(again.status.to_json(), seen.status.to_json());
-  EXPECT_FALSE(again.look_again);
+  EXPECT_FALSE(again.recheck_in);
   const JointPlan third = plan(after, test->world, test->options);
   EXPECT_EQ(third.objects, second.objects);
 }
 
 // The EdgeNode planner adds nothing to what the service asks for, and drops nothing.
 TEST_P(JointGolden, WorkListContainsExactlyTheServiceWork) {
-  const GoldenCase& given = golden_cases("joint").at(GetParam());
-  const auto test = load(given);
+  const GoldenCase& golden = golden_cases("joint").at(GetParam());
+  const auto test = load(golden);
   api::JointInferenceService after = test->service;
   const JointPlan wanted = plan(test->service, test->world, test->options);
   after.status = observe(test->service, wanted, test->world, test->options, kNow).status;
@@ -143,9 +143,9 @@ TEST_P(JointGolden, WorkListContainsExactlyTheServiceWork) {
     nodes.nodes = test->world.nodes;
     if (auto work = work_for(after, *node, test->world, test->options))
       nodes.jobs.push_back(std::move(*work));
-    const Json& asked = given.expect["work"][name];
+    const Json& expected = golden.expect["work"][name];
     EXPECT_EQ(edgenode::plan_edge_node(*node, nodes).to_json(),
-              asked.is_null() ? Json::object() : asked)
+              expected.is_null() ? Json::object() : expected)
         << name;
   }
 }
@@ -187,10 +187,10 @@ TEST_F(JointCounts, CountsAloneAreWrittenTenSecondsAfterLastChange) {
   report("{counters: {inferences: 1000}}");
   const JointObservation early = take(at(std::chrono::seconds(4)));
   EXPECT_EQ(early.status.inference_number, before);
-  EXPECT_EQ(early.look_again, Duration(std::chrono::seconds(6)));
+  EXPECT_EQ(early.recheck_in, Duration(std::chrono::seconds(6)));
   const JointObservation late = take(at(std::chrono::seconds(10)));
   EXPECT_EQ(late.status.inference_number, 1000);
-  EXPECT_FALSE(late.look_again);
+  EXPECT_FALSE(late.recheck_in);
   EXPECT_EQ(late.status.update_time, "2026-05-01T12:00:10Z");
 }
 

@@ -224,8 +224,9 @@ void JointInferenceReconciler::release(const ObjectKey& service) {
   taken_.erase(service);
 }
 
-Result<runtime::Action> JointInferenceReconciler::gone(const Context& /*ctx*/, const ObjectKey& key,
-                                                       runtime::Writer& /*writer*/) {
+Result<runtime::Action> JointInferenceReconciler::on_deleted(const Context& /*ctx*/,
+                                                             const ObjectKey& key,
+                                                             runtime::Writer& /*writer*/) {
   if (options_.certificates != nullptr)
     options_.certificates->forget({key.ns, api::issued_secret(key.name)});
   const MutexLock lock(mutex_);
@@ -273,14 +274,14 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
   const Release release{*this, service.metadata.key()};
   std::optional<Duration> certificate_in;
   if (service.spec.security.tls && !wanted.problem && options_.certificates != nullptr) {
-    TRY(hosting::CertificateIssuer::Outcome kept,
+    TRY(hosting::CertificateIssuer::Outcome issued,
         options_.certificates->ensure(
             ctx, hosting::wanted_certificate(runtime::ObjectRef::of(service),
                                              api::issued_secret(service.metadata.name),
                                              certificate_hosts(wanted, world, options_))));
-    certificate_in = kept.look_again;
-    if (kept.problem) {
-      wanted.first_problem = std::move(kept.problem);
+    certificate_in = issued.recheck_in;
+    if (issued.problem) {
+      wanted.first_problem = std::move(issued.problem);
       wanted.children = JointPlan::Children::kLeave;
     }
   }
@@ -304,13 +305,13 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
   }
   TRY_VOID(writer.status(ctx, service, seen.status.to_json()));
   if (wanted.refused) {
-    log::warn("objects refused", {{"error", converged.error()}});
+    log::warn("API server rejected objects", {{"error", converged.error()}});
     return runtime::Action::after(kServiceRefusedAgain);
   }
   TRY_VOID(std::move(converged));
   TRY(std::optional<Duration> next, replace_ended(ctx, service.metadata.key(), wanted, writer));
   if (report_in) next = next ? std::min(*next, *report_in) : *report_in;
-  if (seen.look_again) next = next ? std::min(*next, *seen.look_again) : *seen.look_again;
+  if (seen.recheck_in) next = next ? std::min(*next, *seen.recheck_in) : *seen.recheck_in;
   if (certificate_in) next = next ? std::min(*next, *certificate_in) : *certificate_in;
   if (waits_for_port(wanted)) next = next ? std::min(*next, kServicePortAgain) : kServicePortAgain;
   return next ? runtime::Action::after(*next) : runtime::Action::await_change();
@@ -442,20 +443,21 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
 std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
                                                    const runtime::Caches& caches) const {
   std::vector<hosting::NodeWork> out;
-  const auto here = caches.of<api::Node>().get({"", node.metadata.name});
+  const auto node_object = caches.of<api::Node>().get({"", node.metadata.name});
   // If a worker cannot have all nodes, the nodes that joined earlier decide whether it has this
   // one. Only then its nodes are read, once for all workers with these places.
   std::map<std::vector<std::string>, hosting::NodeList> before;
-  const auto joined_before_here = [&](const Tier& tier) -> const hosting::NodeList& {
+  const auto nodes_joined_before = [&](const Tier& tier) -> const hosting::NodeList& {
     static const hosting::NodeList none;
-    if (here == nullptr || !tier.node.empty() ||
+    if (node_object == nullptr || !tier.node.empty() ||
         caches.of<api::Node>().size() <= workers::kNodesPerWorkerMax)
       return none;
     const auto [at, is_new] = before.try_emplace(places_of(tier));
     hosting::NodeList& nodes = at->second;
     if (!is_new) return nodes;
     nodes = nodes_for(tier, caches);
-    std::erase_if(nodes, [&](const auto& one) { return !workers::joined_before(*one, *here); });
+    std::erase_if(nodes,
+                  [&](const auto& one) { return !workers::joined_before(*one, *node_object); });
     if (nodes.size() < workers::kNodesPerWorkerMax) nodes.clear();
     return nodes;
   };
@@ -465,7 +467,7 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
     const std::vector<Tier> tiers = tiers_of(*service);
     if (tiers.empty()) continue;
     JointWorld world;
-    if (here != nullptr) world.nodes.push_back(here);
+    if (node_object != nullptr) world.nodes.push_back(node_object);
     world.edge_node = [&caches](const std::string& name) {
       return caches.of<api::EdgeNode>().get({"", name});
     };
@@ -477,7 +479,7 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
     world.pods = caches.of<api::Pod>().owned_by(service->metadata.uid);
     auto work = joint::work_for(*service, node, world, options_);
     if (!work) continue;
-    if (const hosting::NodeList& others = joined_before_here(tiers.front()); !others.empty()) {
+    if (const hosting::NodeList& others = nodes_joined_before(tiers.front()); !others.empty()) {
       world.nodes.insert(world.nodes.end(), others.begin(), others.end());
       work = joint::work_for(*service, node, world, options_);
     }

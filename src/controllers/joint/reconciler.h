@@ -23,8 +23,8 @@ class JointInferenceReconciler {
   void watches(runtime::Watches<api::JointInferenceService>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::JointInferenceService& service,
                                     runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
-                               runtime::Writer& writer);
+  Result<runtime::Action> on_deleted(const Context& ctx, const meta::ObjectKey& key,
+                                     runtime::Writer& writer);
 
  private:
   JointWorld look(const api::JointInferenceService& service, const std::vector<Tier>& tiers) const;

@@ -51,30 +51,30 @@ class Merge {
     const api::EdgeWorker* worker = node.spec.find_worker(report.key);
     if (worker == nullptr || worker->uid.empty() || worker->uid != report.uid)
       return;  // report of an earlier job
-    const std::string who = "worker " + report.key + " on node " + node.metadata.name;
+    const std::string source = "worker " + report.key + " on node " + node.metadata.name;
     if (namespace_of(report.key) != ns_)
-      return doubt(who + " reports a Model of another namespace");
+      return doubt(source + " reports a Model of another namespace");
     const Json& sequence = report.report["sequence"];
     if (!sequence.is_integer() || sequence.as_integer() < 1)
-      return doubt(who + " sent a report whose sequence is missing or less than 1");
+      return doubt(source + " sent a report whose sequence is missing or less than 1");
     api::ModelReporter* reporter = find_reporter(status_, node.metadata.name, report);
     if (reporter != nullptr && sequence.as_integer() < reporter->sequence) return;
     const bool again = reporter != nullptr && sequence.as_integer() == reporter->sequence;
     if (reporter == nullptr) reporter = add_reporter(node.metadata.name, report);
     if (reporter == nullptr)
-      return doubt(who + " is ignored: a Model accepts reports of at most 32 workers");
+      return doubt(source + " is ignored: a Model accepts reports of at most 32 workers");
     reporter->sequence = sequence.as_integer();
     const Json::Object& metrics = (*model)["metrics"].as_object();
     for (const auto& [name, value] : metrics) {
       if (name.empty() || name.size() > kKeyBytesMax || !value.is_number()) {
-        doubt(who +
+        doubt(source +
               " sent an invalid metric: the name must have 1 to 253 bytes, and the value must be a "
               "number");
       } else if (!again) {
-        put(who, name, codec::write_json(value));
+        put(source, name, codec::write_json(value));
       } else if (status_.find_metric(name) == nullptr &&
                  status_.metrics.size() >= ModelMetricsStatus::kMetricsMax) {
-        doubt(too_many(who));
+        doubt(too_many(source));
       }
     }
   }
@@ -85,19 +85,19 @@ class Merge {
   void doubt(const std::string& what) {
     if (doubt_.empty()) doubt_ = what;
   }
-  static std::string too_many(const std::string& who) {
-    return who + " sent too many metrics; a Model has at most " +
+  static std::string too_many(const std::string& source) {
+    return source + " sent too many metrics; a Model has at most " +
            std::to_string(ModelMetricsStatus::kMetricsMax);
   }
 
-  void put(const std::string& who, const std::string& name, const std::string& value) {
+  void put(const std::string& source, const std::string& name, const std::string& value) {
     for (api::ModelMetric& metric : status_.metrics) {
       if (metric.key != name) continue;
       if (metric.value != value) status_.update_time = now_;
       metric.value = value;
       return;
     }
-    if (status_.metrics.size() >= ModelMetricsStatus::kMetricsMax) return doubt(too_many(who));
+    if (status_.metrics.size() >= ModelMetricsStatus::kMetricsMax) return doubt(too_many(source));
     status_.metrics.push_back({name, value, {}});
     status_.update_time = now_;
   }

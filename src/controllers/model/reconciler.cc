@@ -67,7 +67,7 @@ void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
         return copied(node.metadata.name, node.metadata.labels, caches);
       },
       [](const api::Node& before, const api::Node& now) {
-        return replication::same_to_others(before, now);
+        return replication::same_for_other_nodes(before, now);
       });
 }
 

@@ -65,11 +65,11 @@ ReplicationWorld world_of(const std::vector<ReplicationClaim>& claims,
   return world;
 }
 
-bool same_to_others(const api::Node& a, const api::Node& b) {
+bool same_for_other_nodes(const api::Node& a, const api::Node& b) {
   return a.metadata.uid == b.metadata.uid && a.metadata.labels == b.metadata.labels;
 }
 
-bool same_to_others(const api::EdgeNode& a, const api::EdgeNode& b) {
+bool same_for_other_nodes(const api::EdgeNode& a, const api::EdgeNode& b) {
   return a.metadata.uid == b.metadata.uid && a.status.peer_url == b.status.peer_url &&
          is_connected(a) == is_connected(b) &&
          api::is_revoked(a.metadata) == api::is_revoked(b.metadata) &&

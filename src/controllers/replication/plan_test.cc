@@ -189,10 +189,10 @@ TEST_F(Replication, RevocationAffectsOtherNodesButOtherAnnotationsDoNot) {
   const api::EdgeNode before = *mutable_.at("edge1");
   api::EdgeNode& now = *mutable_.at("edge1");
   now.metadata.annotations["note"] = "by the door";
-  EXPECT_TRUE(same_to_others(before, now));
+  EXPECT_TRUE(same_for_other_nodes(before, now));
   now.metadata.annotations["edgeai.io/revoked"] = "true";
-  EXPECT_FALSE(same_to_others(before, now));
-  EXPECT_FALSE(same_to_others(now, before));
+  EXPECT_FALSE(same_for_other_nodes(before, now));
+  EXPECT_FALSE(same_for_other_nodes(now, before));
 }
 
 TEST_F(Replication, ReplicaOfFormerObjectIsIgnored) {

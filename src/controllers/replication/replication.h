@@ -116,8 +116,8 @@ ReplicationWorld world_of(const std::vector<ReplicationClaim>& claims,
 std::vector<meta::ObjectKey> nodes_of(const ReplicationClaim& claim, const runtime::Caches& caches);
 /// True if two versions of an object mean the same for other nodes. Compared are a Node's labels,
 /// an EdgeNode's offers, addresses and revocation, and the spec of a Dataset or Model.
-bool same_to_others(const api::Node& a, const api::Node& b);
-bool same_to_others(const api::EdgeNode& a, const api::EdgeNode& b);
+bool same_for_other_nodes(const api::Node& a, const api::Node& b);
+bool same_for_other_nodes(const api::EdgeNode& a, const api::EdgeNode& b);
 bool same_spec(const meta::ObjectMeta& a, const meta::ObjectMeta& b);
 
 }  // namespace varda::controllers::replication

@@ -108,11 +108,11 @@ class ControlPlane : public ::testing::Test {
   }
   /// True if a restarted operator without earlier state writes nothing. The first restart may
   /// write: it finishes work that was pending at the stop, such as a delayed write.
-  bool comes_to_rest() {
+  bool settles() {
     for (int restart = 0; restart < 2; ++restart) {
       const std::string before = revision();
       start();
-      if (!runtime::testing::at_rest(*manager_, client_, [this] { return revision(); }))
+      if (!runtime::testing::becomes_idle(*manager_, client_, [this] { return revision(); }))
         return false;
       stop();
       if (revision() == before) return true;

@@ -24,12 +24,12 @@ ModelResolution unresolved(std::string reason, std::string message) {
 // A version names a directory on nodes and in containers. The API server checks new objects by the
 // current schema; this function checks older ones.
 bool is_version_name(std::string_view version) {
-  const auto ours = [](char c) {
+  const auto is_allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
            c == '_' || c == '-';
   };
   return !version.empty() && version.size() <= kVersionMax && version.front() != '.' &&
-         version != "target" && std::all_of(version.begin(), version.end(), ours);
+         version != "target" && std::all_of(version.begin(), version.end(), is_allowed);
 }
 
 std::string quoted(const std::string& version) {
@@ -49,7 +49,9 @@ std::optional<std::string> no_fetched_url(const std::string& url) {
          std::to_string(kFetchedUrlMax) + " characters";
 }
 
-bool leads_up(const std::string& path) { return (path + '/').find("/../") != std::string::npos; }
+bool has_parent_component(const std::string& path) {
+  return (path + '/').find("/../") != std::string::npos;
+}
 
 ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   const api::ModelSpec& spec = model.spec;
@@ -58,11 +60,11 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   out.kind = api::ModelReference::kModel;
   out.framework = spec.format;
   out.url = spec.url;
-  const std::string who = "Model " + out.name;
+  const std::string subject = "Model " + out.name;
   if (use == ModelUse::kServer && !spec.format.empty() && spec.format != kServedFramework) {
     return unresolved(
         "ModelUnsupported",
-        who + " has the format " + spec.format +
+        subject + " has the format " + spec.format +
             ": varda-serve supports onnx only; set the worker's template for other formats");
   }
   // Nodes and servers distinguish archives by version: another archive needs another name.
@@ -70,10 +72,10 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
                 : spec.sha256.empty() ? "1"
                                       : spec.sha256.substr(0, kVersionDigits);
   if (const auto wrong = no_version_name(out.version))
-    return unresolved("ModelUnsupported", who + " has " + *wrong);
+    return unresolved("ModelUnsupported", subject + " has " + *wrong);
   if (!spec.sha256.empty()) {
     if (const auto wrong = no_fetched_url(spec.url))
-      return unresolved("ModelUnsupported", who + " has " + *wrong);
+      return unresolved("ModelUnsupported", subject + " has " + *wrong);
     api::EdgeModelVersion& archive = out.archives.emplace_back();
     archive.version = out.version;
     archive.url = spec.url;
@@ -87,39 +89,39 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
     if (path)
       return unresolved(
           "ModelUnsupported",
-          who + " has a path as url: varda-serve needs the url and sha256 of an archive");
+          subject + " has a path as url: varda-serve needs the url and sha256 of an archive");
     return unresolved(
         "DigestMissing",
-        who + " has no sha256, which verifies the download; `varda pack` prints the digest");
+        subject + " has no sha256, which verifies the download; `varda pack` prints the digest");
   }
-  if (path && leads_up(*path))
+  if (path && has_parent_component(*path))
     return unresolved("ModelUnsupported",
-                      who + " has a path with \"..\": " + path->substr(0, kVersionMax));
+                      subject + " has a path with \"..\": " + path->substr(0, kVersionMax));
   out.path = path.value_or("");
   return {std::move(out), {}};
 }
 
 ModelResolution of_inference_model(const api::InferenceModel& model, ModelUse use) {
   const api::InferenceModelSpec& spec = model.spec;
-  const std::string who = "InferenceModel " + model.metadata.name;
+  const std::string subject = "InferenceModel " + model.metadata.name;
   if (spec.from_image())
     return unresolved("ModelUnsupported",
-                      who + " is served from an image, so it has no files for a worker");
+                      subject + " is served from an image, so it has no files for a worker");
   if (use == ModelUse::kServer && spec.framework_type != kServedFramework) {
     return unresolved(
         "ModelUnsupported",
-        who + " has the frameworkType " + spec.framework_type +
+        subject + " has the frameworkType " + spec.framework_type +
             ": varda-serve supports onnx only; set the worker's template for other formats");
   }
   const api::ManifestEntry* entry = spec.find_version(spec.target_version);
   if (entry == nullptr)
     return unresolved("ModelNotFound",
-                      who + " has no version " + spec.target_version + " in its manifest");
+                      subject + " has no version " + spec.target_version + " in its manifest");
   for (const api::ManifestEntry& one : spec.manifest) {
     const auto wrong = no_version_name(one.version);
-    if (wrong) return unresolved("ModelUnsupported", who + " has " + *wrong);
+    if (wrong) return unresolved("ModelUnsupported", subject + " has " + *wrong);
     if (const auto long_url = no_fetched_url(one.download_url))
-      return unresolved("ModelUnsupported", who + " has " + *long_url);
+      return unresolved("ModelUnsupported", subject + " has " + *long_url);
   }
   ResolvedModel out;
   out.name = model.metadata.name;

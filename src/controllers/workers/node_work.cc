@@ -158,10 +158,10 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
                                          const std::vector<PodPtr>& pods) {
   if (worker.pods != Worker::Pods::kUsers || job.metadata.deleting()) return {};
   if (!runs_on(job, worker, nodes, node.metadata.name, pods)) return {};
-  ModelOnNode there;
-  if (worker.model) there = model_on(job, worker, node);
-  if (worker.model && there.version.empty())
-    there = {worker.model->version, worker.model->url, "", true};
+  ModelOnNode model;
+  if (worker.model) model = model_on(job, worker, node);
+  if (worker.model && model.version.empty())
+    model = {worker.model->version, worker.model->url, "", true};
   std::vector<api::EdgeWorker> out;
   const std::int64_t replicas = worker.node_name.empty() ? 1 : worker.replicas;
   for (std::int64_t number = 0; number < replicas; ++number) {
@@ -169,11 +169,11 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
     one.key = job.metadata.ns + "/" + worker_pod_name(job, worker, node.metadata.name, number);
     one.uid = job.metadata.uid;
     one.owner = std::string(job.kind) + "/" + job.metadata.name;
-    one.assignment = make_assignment(job, worker, there);
+    one.assignment = make_assignment(job, worker, model);
     const api::EdgeWorker* assigned = node.spec.find_worker(one.key);
     // While the model is unknown or being installed, the previous assignment stays, to avoid an
     // intermediate change.
-    if (assigned != nullptr && assigned->uid == one.uid && (!worker.model || !there.settled))
+    if (assigned != nullptr && assigned->uid == one.uid && (!worker.model || !model.settled))
       one.assignment = assigned->assignment;
     out.push_back(std::move(one));
   }

@@ -35,7 +35,7 @@ Json object_of(const meta::Resource& resource, const std::string& name, const st
 }
 
 // The pod unchanged. With its uid, so that a pod deleted meanwhile is not created again.
-Json as_it_is(const api::Pod& pod) {
+Json unchanged(const api::Pod& pod) {
   Json object = runtime::last_applied(pod.metadata);
   if (object.is_null()) object = pod.to_json();
   object.erase("status");
@@ -59,7 +59,7 @@ struct Slot {
   std::optional<Json> wanted;  // the pod as created now; absent: impossible, see pod->problem
   bool same = false;           // the present pod has the same inputs
   bool replace = false;        // `wanted` replaces the present pod
-  bool gives_way = false;      // another owner has its port
+  bool port_lost = false;      // another owner has its port
 };
 
 class EdgePlan {
@@ -122,7 +122,7 @@ class EdgePlan {
                             {world_.fetch_image, world_.fetch_arguments});
     if (auto problem = port_problem(pod.node, made.spec, number)) {
       pod.problem = std::move(problem);
-      slot.gives_way = true;
+      slot.port_lost = true;
       return slot;
     }
     if (pod.pod != nullptr) {
@@ -172,8 +172,8 @@ class EdgePlan {
                                     "node need different ports"};
       }
       if (const hosting::PortClaim* holder = port_holder(claim, world_.claims))
-        return hosting::Problem{
-            "PortInUse", which + " " + hosting::has_it(*holder) + ": change the port or the node"};
+        return hosting::Problem{"PortInUse", which + " " + hosting::holder_text(*holder) +
+                                                 ": change the port or the node"};
     }
     return {};
   }
@@ -200,26 +200,26 @@ class EdgePlan {
     bool all_work = true;
     std::vector<Slot*> waiting;
     for (Slot& slot : slots_) {
-      WorkerPod& shall = *slot.pod;
-      if (shall.pod == nullptr || shall.pod->metadata.deleting()) {
+      WorkerPod& worker_pod = *slot.pod;
+      if (worker_pod.pod == nullptr || worker_pod.pod->metadata.deleting()) {
         if (slot.wanted) all_work = false;
         continue;
       }
-      const api::Pod& pod = *shall.pod;
+      const api::Pod& pod = *worker_pod.pod;
       if (!pod.spec.node_name.empty() &&
-          pod.spec.node_name != shall.node) {  // the pod is on a wrong node
+          pod.spec.node_name != worker_pod.node) {  // the pod is on a wrong node
         slot.replace = slot.wanted.has_value();
         all_work = false;
         continue;
       }
-      auto gone = lost(shall.node);
-      if (gone) {
-        shall.outdated = slot.wanted && !slot.same;
-        shall.problem = std::move(gone);
-        slot.gives_way = false;
+      auto node_problem = lost(worker_pod.node);
+      if (node_problem) {
+        worker_pod.outdated = slot.wanted && !slot.same;
+        worker_pod.problem = std::move(node_problem);
+        slot.port_lost = false;
         continue;  // it neither counts nor is replaced
       }
-      if (pod.ended()) out_.ended.push_back(shall.pod);
+      if (pod.ended()) out_.ended.push_back(worker_pod.pod);
       if (slot.same) {
         if (!pod.ready()) all_work = false;
         // The pod has not started and serves no client; the new pod may fix what it lacks.
@@ -229,7 +229,7 @@ class EdgePlan {
         continue;
       }
       if (!slot.wanted) continue;
-      shall.outdated = true;
+      worker_pod.outdated = true;
       if (pod.ready()) {
         waiting.push_back(&slot);
         continue;
@@ -270,36 +270,36 @@ class EdgePlan {
         static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), works));
     if (!slots_.empty() && working >= std::min(leaving.size(), slots_.size())) return;
     for (PodPtr& pod : leaving) {
-      out_.objects.push_back(as_it_is(*pod));
-      WorkerPod& kept = out_.pods.emplace_back();  // slots_ no longer point into out_.pods
-      kept.name = pod->metadata.name;
-      kept.node = pod->spec.node_name;
-      kept.leaving = true;
-      kept.pod = std::move(pod);
+      out_.objects.push_back(unchanged(*pod));
+      WorkerPod& leaving_pod = out_.pods.emplace_back();  // slots_ no longer point into out_.pods
+      leaving_pod.name = pod->metadata.name;
+      leaving_pod.node = pod->spec.node_name;
+      leaving_pod.leaving = true;
+      leaving_pod.pod = std::move(pod);
     }
   }
 
   void write(Slot& slot) {
-    WorkerPod& shall = *slot.pod;
-    const api::Pod* pod = shall.pod.get();
-    if (pod != nullptr && pod->ended() && !slot.replace && !shall.problem) {
+    WorkerPod& worker_pod = *slot.pod;
+    const api::Pod* pod = worker_pod.pod.get();
+    if (pod != nullptr && pod->ended() && !slot.replace && !worker_pod.problem) {
       hosting::Problem problem =
           hosting::pod_problem(*pod).value_or(hosting::Problem{"PodFailed", "the pod has ended"});
       while (!problem.message.empty() &&
              (problem.message.back() == '.' || problem.message.back() == ' '))
         problem.message.pop_back();
       problem.message += "; the pod is replaced after a back-off";
-      shall.problem = std::move(problem);
+      worker_pod.problem = std::move(problem);
     }
     if (pod == nullptr || slot.replace || pod->metadata.deleting()) {
       if (slot.wanted) out_.objects.push_back(std::move(*slot.wanted));
       return;
     }
-    if (slot.gives_way) return;
+    if (slot.port_lost) return;
     if (!slot.same || !slot.wanted) {
       // The pod may stay on its own node only.
-      if (pod->spec.node_name.empty() || pod->spec.node_name == shall.node)
-        out_.objects.push_back(as_it_is(*pod));
+      if (pod->spec.node_name.empty() || pod->spec.node_name == worker_pod.node)
+        out_.objects.push_back(unchanged(*pod));
       return;
     }
     const Json applied = runtime::last_applied(pod->metadata);
@@ -307,11 +307,11 @@ class EdgePlan {
       out_.objects.push_back(std::move(*slot.wanted));
       return;
     }
-    Json kept = as_it_is(*pod);
+    Json unchanged_pod = unchanged(*pod);
     Json metadata = std::as_const(*slot.wanted)["metadata"];
     metadata.set("uid", pod->metadata.uid);
-    kept.set("metadata", std::move(metadata));
-    out_.objects.push_back(std::move(kept));
+    unchanged_pod.set("metadata", std::move(metadata));
+    out_.objects.push_back(std::move(unchanged_pod));
   }
 
   const Job& job_;
@@ -382,9 +382,9 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
       out.problem = hosting::Problem{"ModelPending",
                                      "the model of worker " + worker.name + " is not resolved yet"};
     if (applied.is_null()) return out;
-    Json kept = applied;
-    kept.make("metadata").set("uid", live->metadata.uid);
-    out.objects.push_back(std::move(kept));
+    Json unchanged_object = applied;
+    unchanged_object.make("metadata").set("uid", live->metadata.uid);
+    out.objects.push_back(std::move(unchanged_object));
     return out;
   }
   const api::EdgeModelVersion* archive = worker.model->archive();

@@ -193,8 +193,9 @@ Json host_path(const std::string& path, const char* type) {
 
 void tolerate(Json& spec, const char* key, const char* effect) {
   for (const Json& toleration : std::as_const(spec)["tolerations"].as_array()) {
-    const std::string& its = toleration["effect"].as_string();
-    if (toleration["key"].as_string() == key && (its.empty() || *effect == '\0' || its == effect))
+    const std::string& tolerated = toleration["effect"].as_string();
+    if (toleration["key"].as_string() == key &&
+        (tolerated.empty() || *effect == '\0' || tolerated == effect))
       return;  // the user's wins
   }
   Json toleration = Json::object({{"key", key}, {"operator", "Exists"}});
@@ -228,7 +229,7 @@ Json requirement(std::string_view key, std::string_view op,
   return out;
 }
 
-bool speaks_of_edge_nodes(const Json& spec) {
+bool selects_edge_nodes(const Json& spec) {
   if (spec["nodeSelector"].contains(kEdgeRole)) return true;
   const Json& terms = spec.at(
       "affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
@@ -266,7 +267,7 @@ Json selector_terms(const api::NodeSelection& selector) {
 void place_in_cloud(Json& spec, const Worker& worker) {
   Json expressions = worker.selector ? selector_terms(*worker.selector) : Json::array();
   const bool named = !worker.node_name.empty();
-  if (!named && !speaks_of_edge_nodes(spec) && !names(expressions, "key", kEdgeRole))
+  if (!named && !selects_edge_nodes(spec) && !names(expressions, "key", kEdgeRole))
     expressions.push_back(requirement(kEdgeRole, "DoesNotExist", {}));
   if (!expressions.empty()) require_of_nodes(spec, "matchExpressions", expressions);
   if (named && std::as_const(spec)["nodeName"].as_string().empty())
@@ -354,27 +355,27 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place,
 
 // The user's inputs and the place of the files: only a change of these replaces the pod. A member
 // added by a newer build must be omitted when empty; otherwise that build would replace every pod.
-Json asked_of(const Job& job, const Worker& worker, const PodPlace& place) {
-  Json asked = Json::object();
-  if (!place.node.empty()) asked.set("node", place.node);
+Json request_of(const Job& job, const Worker& worker, const PodPlace& place) {
+  Json request = Json::object();
+  if (!place.node.empty()) request.set("node", place.node);
   const bool edge = worker.layer == Worker::Layer::kEdge;
   if (worker.pods == Worker::Pods::kServer) {
-    asked.set("server", worker.asked);
+    request.set("server", worker.request);
   } else {
-    asked.set("spec", worker.pod_spec);
+    request.set("spec", worker.pod_spec);
     for (const char* member : {"labels", "annotations"}) {
-      if (!worker.pod_metadata[member].empty()) asked.set(member, worker.pod_metadata[member]);
+      if (!worker.pod_metadata[member].empty()) request.set(member, worker.pod_metadata[member]);
     }
-    if (worker.model) asked.set("model", worker.model->name);
+    if (worker.model) request.set("model", worker.model->name);
     if (!edge) {
-      asked.set("port", bind_port(worker));
-      if (!worker.node_name.empty()) asked.set("nodeName", worker.node_name);
-      if (worker.selector) asked.set("selector", selector_terms(*worker.selector));
+      request.set("port", bind_port(worker));
+      if (!worker.node_name.empty()) request.set("nodeName", worker.node_name);
+      if (worker.selector) request.set("selector", selector_terms(*worker.selector));
     }
   }
   if (edge && place.agent != nullptr && worker.model && worker.model->fetched())
-    asked.set("files", directory_on(job, worker, *place.agent));
-  return asked;
+    request.set("files", directory_on(job, worker, *place.agent));
+  return request;
 }
 
 Json assigned_to(const Worker& worker, const PodPlace& place) {
@@ -462,7 +463,7 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place,
   } else {
     out.spec = users_spec(job, worker, place, fetch);
   }
-  out.template_hash = hash_of(asked_of(job, worker, place));
+  out.template_hash = hash_of(request_of(job, worker, place));
   out.assignment_hash = hash_of(assigned_to(worker, place));
 
   Json labels =

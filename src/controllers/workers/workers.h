@@ -90,7 +90,7 @@ struct Worker {
   // For kServer.
   /// Builds the PodSpec for the model's directory on a node.
   std::function<Json(const std::string& directory)> server_spec;
-  Json asked;                     // an object; a change of it, or of the node, replaces the pod
+  Json request;                   // an object; a change of it, or of the node, replaces the pod
   std::int64_t serving_port = 0;  // the pod's port
   Json joint;                     // for EdgeNode.spec.models; null: none
 

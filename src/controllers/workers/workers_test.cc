@@ -68,7 +68,7 @@ Workers workers_of(const Json& job, const Case& test) {
     if (test.server) {
       worker.pods = Worker::Pods::kServer;
       worker.serving_port = 8080;
-      worker.asked = Json::object({{"port", 8080}});
+      worker.request = Json::object({{"port", 8080}});
       worker.joint = Json::object({{"version", 1}});
       worker.server_spec = [](const std::string& directory) {
         return codec::parse_yaml(
@@ -165,10 +165,10 @@ Json made_then(const Case& now, const Json& live) {
     for (const Json& object : plan_worker(workers.job(), worker, world_of(test)).objects) {
       if (object["kind"].as_string() != kind || object["metadata"]["name"].as_string() != wanted)
         continue;
-      const Json wished =
+      const Json wanted_pod =
           then["wish"].is_null() ? object : meta::apply_merge_patch(object, then["wish"]);
-      Json made = live_object(wished, now.job_json, "uid-of-" + wanted, live["node"].as_string(),
-                              live["status"]);
+      Json made = live_object(wanted_pod, now.job_json, "uid-of-" + wanted,
+                              live["node"].as_string(), live["status"]);
       if (!live["change"].is_null()) made = meta::apply_merge_patch(made, live["change"]);
       return made;
     }
@@ -177,11 +177,11 @@ Json made_then(const Case& now, const Json& live) {
   return {};
 }
 
-Case load(const GoldenCase& given) {
+Case load(const GoldenCase& golden) {
   Case test;
   std::vector<Json> others;
-  test.job_json = given.given["job"];
-  for (const Json& object : testing::world_of(given, "job")) {
+  test.job_json = golden.given["job"];
+  for (const Json& object : testing::world_of(golden, "job")) {
     const std::string kind = object["kind"].as_string();
     const std::string name = object["metadata"]["name"].as_string();
     if (kind == "Node") test.nodes.push_back(typed<api::Node>(object));

@@ -61,7 +61,7 @@ class CocoScanner final : public JsonFileScanner {
       element_line_ = line + 1;
       id_.reset();
       label_.reset();
-      category_given_ = false;
+      has_category_ = false;
       is_object_ = kind == Kind::kObject;
     }
   }
@@ -69,7 +69,7 @@ class CocoScanner final : public JsonFileScanner {
   void end(std::size_t depth, Kind kind, std::string_view raw, bool cut) override {
     if (section_ == Section::kOther) return;
     if (depth == kMemberDepth && is_object_) {
-      if (member_ == Member::kCategoryId) category_given_ = true;
+      if (member_ == Member::kCategoryId) has_category_ = true;
       const bool wants_id = section_ == Section::kAnnotations ? member_ == Member::kCategoryId
                                                               : member_ == Member::kId;
       if (wants_id)
@@ -99,7 +99,7 @@ class CocoScanner final : public JsonFileScanner {
       ++tally_.samples;
     } else if (section_ == Section::kAnnotations) {
       // Captions have no category.
-      if (category_given_ && !id_) return malformed("a category_id that is not an integer");
+      if (has_category_ && !id_) return malformed("a category_id that is not an integer");
       if (id_) add_bounded(annotations_, tally_.further_classes, *id_);
     } else {
       if (!id_) return malformed("a category without an integer as its id");
@@ -143,7 +143,7 @@ class CocoScanner final : public JsonFileScanner {
     out.set("member", static_cast<int>(member_));
     out.set("hasImages", has_images_ ? 1 : 0);
     out.set("isObject", is_object_ ? 1 : 0);
-    out.set("categoryGiven", category_given_ ? 1 : 0);
+    out.set("categoryGiven", has_category_ ? 1 : 0);
     if (id_) out.set("id", *id_);
     if (label_) out.set("label", *label_);
     out.set("elementAt", element_at_);
@@ -171,7 +171,7 @@ class CocoScanner final : public JsonFileScanner {
     member_ = static_cast<Member>(in.number("member", 3));
     has_images_ = in.flag("hasImages");
     is_object_ = in.flag("isObject");
-    category_given_ = in.flag("categoryGiven");
+    has_category_ = in.flag("categoryGiven");
     if (const Json* id = saved.find("id")) id_ = id->as_integer();
     if (const Json* label = saved.find("label")) label_ = label->as_string();
     element_at_ = in.number("elementAt");
@@ -186,7 +186,7 @@ class CocoScanner final : public JsonFileScanner {
   bool has_images_ = false;
   // For the element being read.
   bool is_object_ = false;
-  bool category_given_ = false;
+  bool has_category_ = false;
   std::optional<std::int64_t> id_;
   std::optional<std::string> label_;
   std::uint64_t element_at_ = 0, element_line_ = 0;

@@ -26,8 +26,8 @@ class ImageFolderScan final : public TreeScan {
                   [this](const FolderEntry& entry) { return image(entry); });
     return walk_->begin();
   }
-  Result<bool> go_on(const Context& ctx, std::uint64_t steps) override {
-    TRY(const bool all, walk_->go_on(ctx, steps));
+  Result<bool> resume(const Context& ctx, std::uint64_t steps) override {
+    TRY(const bool all, walk_->resume(ctx, steps));
     found_.entries = walk_->entries();
     if (all) found_.fingerprint = names_.hex();
     return all;
@@ -41,7 +41,7 @@ class ImageFolderScan final : public TreeScan {
     names_.add(Hash::of(entry.path + '\0' + std::to_string(entry.facts.size_bytes)));
     const std::size_t slash = entry.path.find('/');
     if (slash == std::string::npos) {
-      folder_.malformed(entry.path, "an image in no folder of a class");
+      folder_.malformed(entry.path, "an image outside of class folders");
     } else if (entry.facts.size_bytes == 0) {
       folder_.malformed(entry.path, "an empty file");
     } else if (slash > kClassNameBytesMax) {

@@ -27,7 +27,7 @@ class ArrayScanner final : public JsonFileScanner {
 
 extern const Format kJson;
 const Format kJson{.name = "json",
-                   .sample = "an element of the array that the file is",
+                   .sample = "an element of the file's array",
                    .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> {
                      return std::make_unique<ArrayScanner>();
                    }};

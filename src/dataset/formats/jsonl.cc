@@ -23,7 +23,7 @@ class JsonlScanner final : public LineScanner {
     } else if (!text_.blank() || !text_.error().empty()) {
       judged.verdict = Verdict::kMalformed;
       judged.why = text_.error().empty()
-                       ? "the JSON text is not whole"
+                       ? "the JSON text is incomplete"
                        : text_.error() + " (at byte " +
                              std::to_string(text_.error_at() - line_at()) + " of the line)";
     }

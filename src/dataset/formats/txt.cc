@@ -18,8 +18,7 @@ class TxtScanner final : public LineScanner {
   Judged end_line() override {
     Judged judged;
     if (filled_)
-      judged =
-          nul_ ? Judged{Verdict::kMalformed, "a NUL byte: no text"} : Judged{Verdict::kSample, ""};
+      judged = nul_ ? Judged{Verdict::kMalformed, "a NUL byte"} : Judged{Verdict::kSample, ""};
     filled_ = nul_ = false;
     return judged;
   }

@@ -125,8 +125,8 @@ class VocScan final : public TreeScan {
                   [this, &around](const FolderEntry& entry) { return file(around, entry); });
     return walk_->begin();
   }
-  Result<bool> go_on(const Context& ctx, std::uint64_t steps) override {
-    TRY(const bool all, walk_->go_on(ctx, steps));
+  Result<bool> resume(const Context& ctx, std::uint64_t steps) override {
+    TRY(const bool all, walk_->resume(ctx, steps));
     found_.entries = walk_->entries();
     if (all) found_.fingerprint = files_.hex();
     return all;

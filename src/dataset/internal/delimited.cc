@@ -66,11 +66,10 @@ bool DelimitedScanner::names_columns() const {
 }
 
 std::string DelimitedScanner::why_malformed(std::uint64_t length) const {
-  if (defect_ == Defect::kStrayQuote)
-    return "a quote inside of a field that does not begin with one";
+  if (defect_ == Defect::kStrayQuote) return "a quote inside an unquoted field";
   if (defect_ == Defect::kTextBehindQuote)
     return "text between a closing quote and the end of the field";
-  if (defect_ == Defect::kNul) return "a NUL byte: no text";
+  if (defect_ == Defect::kNul) return "a NUL byte";
   if (length > kRecordBytesMax)
     return "longer than " + std::to_string(kRecordBytesMax >> 20) + " MiB";
   return std::to_string(delimiters_ + 1) + (delimiters_ == 0 ? " field" : " fields") +

@@ -35,7 +35,7 @@ Status Walk::begin() {
   return {};
 }
 
-Result<bool> Walk::go_on(const Context& ctx, std::uint64_t steps) {
+Result<bool> Walk::resume(const Context& ctx, std::uint64_t steps) {
   for (std::uint64_t taken = 0; !levels_.empty(); ++taken) {
     TRY_VOID(ctx.check());
     if (taken >= steps) return false;
@@ -44,7 +44,7 @@ Result<bool> Walk::go_on(const Context& ctx, std::uint64_t steps) {
       pop();
     } else if (!entry->name.starts_with('.')) {
       ++entries_;
-      taken += look_at(*entry) / TreeScan::kStepBytes;
+      taken += visit(*entry) / TreeScan::kStepBytes;
     }
   }
   return true;
@@ -67,7 +67,7 @@ void Walk::pop() {
 }
 
 /// Returns the number of bytes read.
-std::uint64_t Walk::look_at(const os::ReadableDirectory::Entry& entry) {
+std::uint64_t Walk::visit(const os::ReadableDirectory::Entry& entry) {
   const Level& level = levels_.back();
   FolderEntry found{.path = level.path.empty() ? entry.name : level.path + "/" + entry.name,
                     .facts = entry.facts,
@@ -114,7 +114,7 @@ bool Walk::follow(FolderEntry& found) {
     return true;
   }
   if (options_.wanted(found.name))
-    tally_.malformed(found.path, "a link that leads nowhere or out: " + facts.error().message());
+    tally_.malformed(found.path, "a link that is broken or leads out: " + facts.error().message());
   return false;
 }
 

@@ -55,8 +55,8 @@ class Walk {
   Walk(const TreeScan::Surroundings& around, WalkOptions options, FolderTally& tally, Visit visit);
   ~Walk();
   Status begin();
-  /// Like TreeScan::go_on().
-  Result<bool> go_on(const Context& ctx, std::uint64_t steps);
+  /// Like TreeScan::resume().
+  Result<bool> resume(const Context& ctx, std::uint64_t steps);
   std::uint64_t entries() const { return entries_; }
 
  private:
@@ -66,7 +66,7 @@ class Walk {
     std::string path;
     os::FileFacts facts;  // facts at the start of the listing
   };
-  std::uint64_t look_at(const os::ReadableDirectory::Entry& entry);
+  std::uint64_t visit(const os::ReadableDirectory::Entry& entry);
   void push(std::unique_ptr<os::ReadableDirectory> directory, std::string path);
   void pop();
   void enter(const FolderEntry& found);

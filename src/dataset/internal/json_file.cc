@@ -8,11 +8,11 @@ Tally JsonFileScanner::finish() {
     tally_.inexact = wrong_;
   } else if (!text_.error().empty()) {
     tally_.inexact =
-        "no JSON from byte " + std::to_string(text_.error_at()) + " on: " + text_.error();
+        "invalid JSON from byte " + std::to_string(text_.error_at()) + ": " + text_.error();
     add_malformed(tally_, {"", text_.lines() + 1, text_.error_at(), text_.error()});
   } else if (!whole) {
     tally_.inexact = text_.blank() ? "the file is empty"
-                                   : "the JSON text is not whole: still being written, or cut off";
+                                   : "the JSON text is incomplete: being written, or truncated";
   } else {
     complete();
   }

@@ -51,7 +51,8 @@ Status StreamScanner::restore(const Json& saved) {
   offset_ = in.number("offset");
   begun_ = in.flag("begun");
   held_ = in.bytes("held", 2);
-  if (!begun_ && !kByteOrderMark.starts_with(held_)) return Error(Code::kCorrupt, "held is wrong");
+  if (!begun_ && !kByteOrderMark.starts_with(held_))
+    return Error(Code::kCorrupt, "the member held is invalid");
   return in.status();
 }
 
@@ -113,7 +114,7 @@ Result<Tally> restore_tally(const Json& saved) {
   }
   TRY_VOID(in.status());
   if (out.first_malformed.has_value() != (out.malformed > 0))
-    return Error(Code::kCorrupt, "malformed and first differ");
+    return Error(Code::kCorrupt, "malformed and first contradict each other");
   return out;
 }
 

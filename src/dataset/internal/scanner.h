@@ -66,7 +66,7 @@ class TreeScan {
   /// Call it once, first. `around` outlives the scan.
   virtual Status begin(const Surroundings& around) = 0;
   /// Continues for about this many steps; a step is an entry, or kStepBytes read. True: finished.
-  virtual Result<bool> go_on(const Context& ctx, std::uint64_t steps) = 0;
+  virtual Result<bool> resume(const Context& ctx, std::uint64_t steps) = 0;
   /// The result so far; the fingerprint is set only when finished.
   virtual const Found& found() const = 0;
   static constexpr std::uint64_t kStepBytes = 4096;

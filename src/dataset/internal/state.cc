@@ -34,7 +34,7 @@ Result<State> State::parse(std::string_view text, const Format& format,
   if (!parsed.ok()) return damaged("no JSON");
   const codec::Json* count = parsed->find("count");
   if (count == nullptr || (*parsed)["sum"].as_string() != Hash::of(codec::write_json(*count)).hex())
-    return damaged("its sum is wrong");
+    return damaged("its checksum is wrong");
   Saved in(*count);
   if (in.number("version") != kVersion)
     return Error(Code::kCorrupt, "the state is of another version of this program");

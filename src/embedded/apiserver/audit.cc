@@ -65,8 +65,8 @@ void AuditLog::dropped(std::size_t events) {
 }
 
 Status AuditLog::reopen() {
-  TRY(const auto there, fs_.stat(options_.file));
-  if (there && there->kind == os::FileKind::kOther)
+  TRY(const auto existing, fs_.stat(options_.file));
+  if (existing && existing->kind == os::FileKind::kOther)
     return Error(Code::kInvalid, "must be a file, not a device or a pipe");
   TRY(file_, fs_.open(options_.file, os::Open::kCreate, 0600));
   TRY(size_, file_->size());
@@ -108,8 +108,8 @@ Status AuditLog::rotate() {
   }
   TRY_VOID(fs_.remove(name(options_.files_max)));
   for (std::size_t number = options_.files_max; number > 1; --number) {
-    TRY(const auto there, fs_.stat(name(number - 1)));
-    if (there) TRY_VOID(fs_.rename(name(number - 1), name(number)));
+    TRY(const auto existing, fs_.stat(name(number - 1)));
+    if (existing) TRY_VOID(fs_.rename(name(number - 1), name(number)));
   }
   TRY_VOID(fs_.rename(options_.file, name(1)));
   return reopen();

@@ -21,19 +21,19 @@ namespace {
 constexpr std::chrono::hours kServerValid{24 * 365};
 constexpr std::chrono::hours kServerLeft = kServerValid / 3;  // renewed when less lifetime is left
 constexpr std::chrono::hours kCaLeft{24 * 3 * 365};           // exceeds any server certificate
-constexpr std::chrono::minutes kLookPeriod{1};
+constexpr std::chrono::minutes kRenewalCheckPeriod{1};
 constexpr std::chrono::minutes kRenewalRetry{10};
 
 std::string random_token(Rng& rng) {
   std::string bytes;
   for (int i = 0; i < 4; ++i) {
-    std::uint64_t word = rng.next();
-    for (int j = 0; j < 8; ++j, word >>= 8) bytes += static_cast<char>(word & 0xff);
+    std::uint64_t bits = rng.next();
+    for (int j = 0; j < 8; ++j, bits >>= 8) bytes += static_cast<char>(bits & 0xff);
   }
   return codec::hex(bytes);
 }
 
-Result<std::optional<std::string>> read_if_there(os::FileSystem& fs, const os::Path& path) {
+Result<std::optional<std::string>> read_if_exists(os::FileSystem& fs, const os::Path& path) {
   TRY(const auto info, fs.stat(path));
   if (!info) return std::optional<std::string>();
   TRY(std::string text, os::read_file(fs, path, 1u << 20));
@@ -41,8 +41,8 @@ Result<std::optional<std::string>> read_if_there(os::FileSystem& fs, const os::P
 }
 
 Result<std::optional<net::KeyPair>> read_pair(os::FileSystem& fs, const os::Path& stem) {
-  TRY(auto certificate, read_if_there(fs, stem.string() + ".crt"));
-  TRY(auto key, read_if_there(fs, stem.string() + ".key"));
+  TRY(auto certificate, read_if_exists(fs, stem.string() + ".crt"));
+  TRY(auto key, read_if_exists(fs, stem.string() + ".key"));
   if (!certificate || !key) return std::optional<net::KeyPair>();
   return std::optional<net::KeyPair>(net::KeyPair{std::move(*certificate), std::move(*key)});
 }
@@ -118,20 +118,20 @@ Result<net::KeyPair> make_server_pair(os::FileSystem& fs, const os::Path& pki,
           ca,
           {.common_name = "varda-apiserver", .organizations = {}, .hosts = hosts, .server = true},
           validity));
-  const auto keep = [&]() -> Status {
+  const auto persist = [&]() -> Status {
     TRY_VOID(write_pair(fs, pki / "server", server));
     return os::write_file_atomically(fs, pki / "server.hosts", hosts_text, 0644);
   };
   // A full disk must not stop the server; the next start issues another certificate.
-  if (const Status kept = keep(); !kept.ok()) {
+  if (const Status persisted = persist(); !persisted.ok()) {
     log::warn("API server certificate not persisted, in use until this process exits",
-              {{"error", kept.error()}});
+              {{"error", persisted.error()}});
   }
   return server;
 }
 
 Result<std::vector<Token>> read_tokens(os::FileSystem& fs, const os::Path& file) {
-  TRY(const auto text, read_if_there(fs, file));
+  TRY(const auto text, read_if_exists(fs, file));
   std::vector<Token> tokens;
   if (!text) return tokens;
   auto parsed = codec::parse_json(*text);
@@ -176,8 +176,8 @@ Status write_tokens(os::FileSystem& fs, const os::Path& file, const std::vector<
 }
 
 constexpr const char* kTokensFile = "tokens.json";
-constexpr Duration kTokensLookPeriod = std::chrono::seconds(1);
-constexpr Duration kUnknownTokenLookPeriod = std::chrono::milliseconds(100);
+constexpr Duration kTokensReadPeriod = std::chrono::seconds(1);
+constexpr Duration kUnknownTokenReadPeriod = std::chrono::milliseconds(100);
 
 /// One version of tokens.json.
 struct KnownTokens {
@@ -201,8 +201,8 @@ class TokenFileAuthenticator final : public Authenticator {
   }
 
   std::optional<Identity> authenticate(const net::Request& request) const override {
-    if (auto known = current(kTokensLookPeriod)->authenticate(request)) return known;
-    return current(kUnknownTokenLookPeriod)->authenticate(request);  // the token may be a new one
+    if (auto known = current(kTokensReadPeriod)->authenticate(request)) return known;
+    return current(kUnknownTokenReadPeriod)->authenticate(request);  // the token may be a new one
   }
 
  private:
@@ -315,7 +315,7 @@ Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const Credent
   // server.hosts stores the names, so that a change of hosts makes a new certificate.
   std::string wanted_hosts;
   for (const std::string& host : hosts) wanted_hosts += host + "\n";
-  TRY(const auto known_hosts, read_if_there(fs, pki / "server.hosts"));
+  TRY(const auto known_hosts, read_if_exists(fs, pki / "server.hosts"));
   TRY(auto server, read_pair(fs, pki / "server"));
   if (!server || known_hosts.value_or("") != wanted_hosts || !serves_on(pki, *server, now)) {
     TRY(server, make_server_pair(fs, pki, ca, hosts, wanted_hosts, now));
@@ -356,7 +356,7 @@ CertificateRenewal::CertificateRenewal(os::FileSystem& fs, CredentialOptions opt
 void CertificateRenewal::run(const Context& ctx) {
   do {
     step();
-  } while (ctx.sleep_for(kLookPeriod).ok());
+  } while (ctx.sleep_for(kRenewalCheckPeriod).ok());
 }
 
 void CertificateRenewal::step() {
@@ -399,7 +399,7 @@ Json kubeconfig_of(const Credentials& credentials, std::string_view server, std:
 
 /// Does not rewrite an unchanged file.
 Status write_private(os::FileSystem& fs, const os::Path& file, const std::string& text) {
-  TRY(const auto present, read_if_there(fs, file));
+  TRY(const auto present, read_if_exists(fs, file));
   if (present && *present == text) return fs.set_mode(file, 0600);
   return os::write_file_atomically(fs, file, text, 0600);
 }
@@ -428,7 +428,7 @@ Status write_agent_kubeconfig(os::FileSystem& fs, const os::Path& directory,
 }
 
 Result<bool> put_token(os::FileSystem& fs, const os::Path& file, const std::string& token) {
-  TRY(const auto present, read_if_there(fs, file));
+  TRY(const auto present, read_if_exists(fs, file));
   if (!present) return false;
   TRY(Json config, codec::parse_yaml(*present).context(file.string()));
   if (std::as_const(config)["users"].empty())

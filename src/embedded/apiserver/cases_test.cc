@@ -130,8 +130,8 @@ class Conversation {
       }
       std::string value = name == "revision" ? std::to_string(api_.store().revision()) : "";
       if (name != "revision") {
-        const auto found = kept_.find(name);
-        if (found == kept_.end()) {
+        const auto found = saved_.find(name);
+        if (found == saved_.end()) {
           ADD_FAILURE() << "nothing was kept as " << name;
           continue;
         }
@@ -236,12 +236,12 @@ class Conversation {
       }
     }
     for (const auto& [name, from] : step["keep_header"].as_object()) {
-      kept_[name] = answer.headers.find(from.as_string()).value_or("(none)");
+      saved_[name] = answer.headers.find(from.as_string()).value_or("(none)");
     }
     for (const auto& [name, path] : step["keep"].as_object()) {
       const Json& value = body.at(path.as_string());
       EXPECT_FALSE(value.is_null()) << "nothing at " << path.as_string() << " in " << shown;
-      kept_[name] = value.is_string() ? value.as_string() : codec::write_json(value);
+      saved_[name] = value.is_string() ? value.as_string() : codec::write_json(value);
     }
     if (step.contains("writes")) {
       EXPECT_EQ(api_.store().revision() - before, step["writes"].as_integer());
@@ -294,7 +294,7 @@ class Conversation {
 
   const Context ctx_;
   InMemoryApiServer api_;
-  std::map<std::string, std::string> kept_;
+  std::map<std::string, std::string> saved_;
   std::map<std::string, std::unique_ptr<Watch>> watches_;
 };
 

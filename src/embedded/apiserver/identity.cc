@@ -66,7 +66,7 @@ bool is_discovery(std::string_view path) {
 }
 
 // The requests of `kubectl auth can-i` and `kubectl auth whoami`.
-bool asks_about_itself(const Attributes& what) {
+bool reviews_own_access(const Attributes& what) {
   return what.verb == "create" && what.subresource.empty() &&
          ((what.group == "authentication.k8s.io" && what.resource == "selfsubjectreviews") ||
           (what.group == "authorization.k8s.io" && (what.resource == "selfsubjectaccessreviews" ||
@@ -83,7 +83,7 @@ class NodeAuthorizer : public Authorizer {
       // Kubernetes lets this group scrape metrics.
       return is_discovery(what.path) || (what.path == "/metrics" && caller.in("system:monitoring"));
     }
-    if (asks_about_itself(what)) return true;
+    if (reviews_own_access(what)) return true;
     const auto node = caller.node();
     if (!node) return false;
     return allows_node(*node, what, objects);
@@ -167,11 +167,11 @@ class NodeAuthorizer : public Authorizer {
     if (what.verb == "list" || what.verb == "watch") {
       // The selector must include the node's own pods; further terms only narrow it.
       const std::string term = "spec.nodeName=" + node;
-      std::string_view rest = what.field_selector;
-      while (!rest.empty()) {
-        const std::string_view one = rest.substr(0, rest.find(','));
+      std::string_view remaining = what.field_selector;
+      while (!remaining.empty()) {
+        const std::string_view one = remaining.substr(0, remaining.find(','));
         if (one == term) return true;
-        rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+        remaining.remove_prefix(std::min(one.size() + 1, remaining.size()));
       }
       return false;
     }

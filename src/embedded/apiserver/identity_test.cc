@@ -40,8 +40,8 @@ class NodeRules : public ::testing::Test {
     return out;
   }
 
-  int ask(std::string method, std::string target, std::string body = "",
-          std::string type = "application/json") {
+  int status_of(std::string method, std::string target, std::string body = "",
+                std::string type = "application/json") {
     net::ClientRequest request;
     request.method = std::move(method);
     request.url = std::move(target);
@@ -101,13 +101,13 @@ TEST_F(NodeRules, EveryCallerMayReviewItsOwnAccess) {
   EXPECT_TRUE(may("mine", "system:node:edge0"));
   EXPECT_FALSE(may("theirs", "system:node:edge0"));
   EXPECT_FALSE(may("mine", "jane"));
-  EXPECT_EQ(
-      ask("POST", reviews, R"({"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}})"),
-      201);
-  EXPECT_EQ(ask("POST", reviews, R"({"spec":{}})"), 422);
-  EXPECT_EQ(ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}"), 201);
-  EXPECT_EQ(ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
-                R"({"spec":{"namespace":"default"}})"),
+  EXPECT_EQ(status_of("POST", reviews,
+                      R"({"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}})"),
+            201);
+  EXPECT_EQ(status_of("POST", reviews, R"({"spec":{}})"), 422);
+  EXPECT_EQ(status_of("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}"), 201);
+  EXPECT_EQ(status_of("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+                      R"({"spec":{"namespace":"default"}})"),
             201);
 }
 
@@ -123,65 +123,68 @@ TEST_F(NodeRules, NodeMayNotImpersonate) {
 
 TEST_F(NodeRules, NodeReadsItsOwnPodsOnly) {
   const std::string pods = "/api/v1/namespaces/default/pods";
-  EXPECT_EQ(ask("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0"), 200);
-  EXPECT_EQ(ask("GET", "/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dedge0"), 200);
-  EXPECT_EQ(ask("GET", "/api/v1/pods"), 403);
-  EXPECT_EQ(ask("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dcloud"), 403);
-  EXPECT_EQ(ask("GET", "/api/v1/pods?fieldSelector=spec.nodeName%21%3Dedge0"), 403);
-  EXPECT_EQ(ask("GET", pods + "/mine"), 200);
-  EXPECT_EQ(ask("GET", pods + "/theirs"), 403);
+  EXPECT_EQ(status_of("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0"), 200);
+  EXPECT_EQ(status_of("GET", "/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dedge0"), 200);
+  EXPECT_EQ(status_of("GET", "/api/v1/pods"), 403);
+  EXPECT_EQ(status_of("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dcloud"), 403);
+  EXPECT_EQ(status_of("GET", "/api/v1/pods?fieldSelector=spec.nodeName%21%3Dedge0"), 403);
+  EXPECT_EQ(status_of("GET", pods + "/mine"), 200);
+  EXPECT_EQ(status_of("GET", pods + "/theirs"), 403);
 }
 
 TEST_F(NodeRules, NodeReportsOwnPodsAndDeletesTerminatingOnes) {
   const std::string pods = "/api/v1/namespaces/default/pods";
   const std::string status = R"({"status":{"phase":"Running"}})";
-  EXPECT_EQ(ask("PATCH", pods + "/mine/status", status, "application/merge-patch+json"), 200);
-  EXPECT_EQ(ask("PATCH", pods + "/theirs/status", status, "application/merge-patch+json"), 403);
-  EXPECT_EQ(ask("PATCH", pods + "/mine", R"({"metadata":{"labels":{"a":"b"}}})",
-                "application/merge-patch+json"),
+  EXPECT_EQ(status_of("PATCH", pods + "/mine/status", status, "application/merge-patch+json"), 200);
+  EXPECT_EQ(status_of("PATCH", pods + "/theirs/status", status, "application/merge-patch+json"),
             403);
-  EXPECT_EQ(ask("DELETE", pods + "/mine?gracePeriodSeconds=0"), 403) << "nobody wants it gone yet";
+  EXPECT_EQ(status_of("PATCH", pods + "/mine", R"({"metadata":{"labels":{"a":"b"}}})",
+                      "application/merge-patch+json"),
+            403);
+  EXPECT_EQ(status_of("DELETE", pods + "/mine?gracePeriodSeconds=0"), 403)
+      << "nobody wants it gone yet";
   EXPECT_EQ(api_.remove(pods + "/mine").status, 200);
-  EXPECT_EQ(ask("DELETE", pods + "/mine?gracePeriodSeconds=0"), 200);
-  EXPECT_EQ(ask("DELETE", pods + "/mine?gracePeriodSeconds=0"), 404);
+  EXPECT_EQ(status_of("DELETE", pods + "/mine?gracePeriodSeconds=0"), 200);
+  EXPECT_EQ(status_of("DELETE", pods + "/mine?gracePeriodSeconds=0"), 404);
 }
 
 TEST_F(NodeRules, NodeReadsTheSecretsItsPodsUse) {
   const std::string secrets = "/api/v1/namespaces/default/secrets";
-  EXPECT_EQ(ask("GET", secrets + "/used"), 200);
-  EXPECT_EQ(ask("GET", secrets + "/other"), 403);
-  EXPECT_EQ(ask("GET", secrets), 403);
-  EXPECT_EQ(ask("GET", "/api/v1/namespaces/kube-system/secrets/used"), 403);
+  EXPECT_EQ(status_of("GET", secrets + "/used"), 200);
+  EXPECT_EQ(status_of("GET", secrets + "/other"), 403);
+  EXPECT_EQ(status_of("GET", secrets), 403);
+  EXPECT_EQ(status_of("GET", "/api/v1/namespaces/kube-system/secrets/used"), 403);
 }
 
 TEST_F(NodeRules, NodeCreatesAndReportsItselfOnly) {
-  EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge1"}})"), 403);
-  EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0"}})"), 201);
-  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0/status", R"({"status":{}})",
-                "application/merge-patch+json"),
+  EXPECT_EQ(status_of("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge1"}})"), 403);
+  EXPECT_EQ(status_of("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0"}})"), 201);
+  EXPECT_EQ(status_of("PATCH", "/api/v1/nodes/edge0/status", R"({"status":{}})",
+                      "application/merge-patch+json"),
             200);
-  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0", R"({"spec":{"unschedulable":true}})",
-                "application/merge-patch+json"),
+  EXPECT_EQ(status_of("PATCH", "/api/v1/nodes/edge0", R"({"spec":{"unschedulable":true}})",
+                      "application/merge-patch+json"),
             403);
-  EXPECT_EQ(ask("GET", "/api/v1/nodes/cloud"), 403);
-  EXPECT_EQ(ask("GET", "/api/v1/nodes"), 403);
+  EXPECT_EQ(status_of("GET", "/api/v1/nodes/cloud"), 403);
+  EXPECT_EQ(status_of("GET", "/api/v1/nodes"), 403);
 }
 
 TEST_F(NodeRules, NodeMayCreateEventsButNoOtherObjects) {
   const std::string event =
       R"({"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","apiVersion":"v1","namespace":"default","name":"mine"},
     "reason":"R","message":"m","type":"Normal"})";
-  EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/events", event), 201);
-  EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/configmaps", R"({"metadata":{"name":"c"}})"),
-            403);
-  EXPECT_EQ(ask("DELETE", "/api/v1/namespaces/default"), 403);
-  EXPECT_EQ(ask("GET", "/metrics"), 403);
-  EXPECT_EQ(ask("GET", "/apis"), 200) << "discovery is for everybody who is known";
+  EXPECT_EQ(status_of("POST", "/api/v1/namespaces/default/events", event), 201);
+  EXPECT_EQ(
+      status_of("POST", "/api/v1/namespaces/default/configmaps", R"({"metadata":{"name":"c"}})"),
+      403);
+  EXPECT_EQ(status_of("DELETE", "/api/v1/namespaces/default"), 403);
+  EXPECT_EQ(status_of("GET", "/metrics"), 403);
+  EXPECT_EQ(status_of("GET", "/apis"), 200) << "discovery is for everybody who is known";
 }
 
 TEST_F(NodeRules, NodeMayWriteStatusButNotMetadata) {
-  ASSERT_EQ(ask("POST", "/api/v1/nodes",
-                R"({"metadata":{"name":"edge0","labels":{"kubernetes.io/os":"linux"}}})"),
+  ASSERT_EQ(status_of("POST", "/api/v1/nodes",
+                      R"({"metadata":{"name":"edge0","labels":{"kubernetes.io/os":"linux"}}})"),
             201);
   const std::string merge = "application/merge-patch+json", json = "application/json-patch+json";
   for (const std::string target :
@@ -190,21 +193,22 @@ TEST_F(NodeRules, NodeMayWriteStatusButNotMetadata) {
          {R"({"labels":{"zone":"x"}})", R"({"finalizers":["a.b/c"]})",
           R"({"annotations":{"a":"b"}})",
           R"({"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"edge0","uid":"u"}]})"}) {
-      EXPECT_EQ(
-          ask("PATCH", target, R"({"status":{},"metadata":)" + std::string(metadata) + "}", merge),
-          403)
+      EXPECT_EQ(status_of("PATCH", target,
+                          R"({"status":{},"metadata":)" + std::string(metadata) + "}", merge),
+                403)
           << target << metadata;
     }
-    EXPECT_EQ(ask("PATCH", target,
-                  R"([{"op":"add","path":"/metadata/labels","value":{"zone":"x"}}])", json),
+    EXPECT_EQ(status_of("PATCH", target,
+                        R"([{"op":"add","path":"/metadata/labels","value":{"zone":"x"}}])", json),
               403);
-    EXPECT_EQ(ask("PATCH", target, R"([{"op":"add","path":"/status/message","value":""}])", json),
-              200);
+    EXPECT_EQ(
+        status_of("PATCH", target, R"([{"op":"add","path":"/status/message","value":""}])", json),
+        200);
   }
   Json node = api_.get("/api/v1/nodes/edge0").body;
-  EXPECT_EQ(ask("PUT", "/api/v1/nodes/edge0/status", codec::write_json(node)), 200);
+  EXPECT_EQ(status_of("PUT", "/api/v1/nodes/edge0/status", codec::write_json(node)), 200);
   node["metadata"].erase("labels");
-  EXPECT_EQ(ask("PUT", "/api/v1/nodes/edge0/status", codec::write_json(node)), 403);
+  EXPECT_EQ(status_of("PUT", "/api/v1/nodes/edge0/status", codec::write_json(node)), 403);
   EXPECT_EQ(
       api_.get("/api/v1/nodes/edge0").body.at("metadata/labels")["kubernetes.io/os"].as_string(),
       "linux");
@@ -215,10 +219,10 @@ TEST_F(NodeRules, NodeMayNotCreateItselfWithForeignLabelsOrTaints) {
        {R"({"metadata":{"name":"edge0","labels":{"zone":"x"}}})",
         R"({"metadata":{"name":"edge0","finalizers":["a.b/c"]}})",
         R"({"metadata":{"name":"edge0"},"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}})"}) {
-    EXPECT_EQ(ask("POST", "/api/v1/nodes", node), 403) << node;
+    EXPECT_EQ(status_of("POST", "/api/v1/nodes", node), 403) << node;
   }
-  EXPECT_EQ(ask("POST", "/api/v1/nodes",
-                R"({"metadata":{"name":"edge0","labels":{"edgeai.io/layer":"edge"}}})"),
+  EXPECT_EQ(status_of("POST", "/api/v1/nodes",
+                      R"({"metadata":{"name":"edge0","labels":{"edgeai.io/layer":"edge"}}})"),
             201);
 }
 
@@ -226,32 +230,36 @@ TEST_F(NodeRules, NodeMayReportValidAddressesOnly) {
   const std::string status = "/api/v1/namespaces/default/pods/mine/status",
                     merge = "application/merge-patch+json";
   for (const char* ip : {"10.0.0.5", "127.64.0.9", "2001:db8::1", ""}) {
-    EXPECT_EQ(ask("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge),
-              200)
+    EXPECT_EQ(
+        status_of("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge),
+        200)
         << ip;
   }
   for (const char* ip :
        {"169.254.169.254", "0.0.0.0", "::", "fe80::1", "224.0.0.1", "ff02::1", "localhost"}) {
-    EXPECT_EQ(ask("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge),
-              422)
+    EXPECT_EQ(
+        status_of("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge),
+        422)
         << ip;
-    EXPECT_EQ(ask("PATCH", status, R"({"status":{"hostIP":")" + std::string(ip) + "\"}}", merge),
-              422)
+    EXPECT_EQ(
+        status_of("PATCH", status, R"({"status":{"hostIP":")" + std::string(ip) + "\"}}", merge),
+        422)
         << ip;
   }
-  ASSERT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0"}})"), 201);
+  ASSERT_EQ(status_of("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0"}})"), 201);
   EXPECT_EQ(
-      ask("PATCH", "/api/v1/nodes/edge0/status",
-          R"({"status":{"addresses":[{"type":"InternalIP","address":"169.254.169.254"}]}})", merge),
+      status_of("PATCH", "/api/v1/nodes/edge0/status",
+                R"({"status":{"addresses":[{"type":"InternalIP","address":"169.254.169.254"}]}})",
+                merge),
       422);
 }
 
 TEST_F(NodeRules, NodeWritesEventsAboutItsOwnObjects) {
   const auto event = [&](const std::string& name, const std::string& about) {
-    return ask("POST", "/api/v1/namespaces/default/events",
-               R"({"metadata":{"name":")" + name +
-                   R"("},"reason":"R","message":"m","type":"Normal","involvedObject":)" + about +
-                   "}");
+    return status_of("POST", "/api/v1/namespaces/default/events",
+                     R"({"metadata":{"name":")" + name +
+                         R"("},"reason":"R","message":"m","type":"Normal","involvedObject":)" +
+                         about + "}");
   };
   EXPECT_EQ(event("a", R"({"kind":"Node","apiVersion":"v1","name":"edge0"})"), 201);
   EXPECT_EQ(event("b", R"({"kind":"Pod","apiVersion":"v1","namespace":"default","name":"mine"})"),
@@ -263,10 +271,12 @@ TEST_F(NodeRules, NodeWritesEventsAboutItsOwnObjects) {
       event("e", R"({"kind":"Secret","apiVersion":"v1","namespace":"default","name":"used"})"),
       403);
   const std::string merge = "application/merge-patch+json";
-  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b", R"({"count":2})", merge), 200);
-  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b", R"({"reason":"S"})", merge), 403);
-  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b",
-                R"({"metadata":{"labels":{"a":"b"}}})", merge),
+  EXPECT_EQ(status_of("PATCH", "/api/v1/namespaces/default/events/b", R"({"count":2})", merge),
+            200);
+  EXPECT_EQ(status_of("PATCH", "/api/v1/namespaces/default/events/b", R"({"reason":"S"})", merge),
+            403);
+  EXPECT_EQ(status_of("PATCH", "/api/v1/namespaces/default/events/b",
+                      R"({"metadata":{"labels":{"a":"b"}}})", merge),
             403);
   ASSERT_EQ(api_.post("/api/v1/namespaces/default/events",
                       codec::parse_json(R"({"metadata":{"name":"f"},"reason":"R","type":"Normal",
@@ -274,9 +284,10 @@ TEST_F(NodeRules, NodeWritesEventsAboutItsOwnObjects) {
                           .value())
                 .status,
             201);
-  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/f", R"({"count":2})", merge), 403);
-  EXPECT_EQ(ask("POST", "/apis/events.k8s.io/v1/namespaces/default/events",
-                R"({"metadata":{"name":"g"}})"),
+  EXPECT_EQ(status_of("PATCH", "/api/v1/namespaces/default/events/f", R"({"count":2})", merge),
+            403);
+  EXPECT_EQ(status_of("POST", "/apis/events.k8s.io/v1/namespaces/default/events",
+                      R"({"metadata":{"name":"g"}})"),
             403);
 }
 

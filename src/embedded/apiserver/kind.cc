@@ -81,11 +81,11 @@ bool same_applied(const Json& a, const Json& b, bool without_status) {
 
 void Kind::prepare_update(Json& object, const Json& old, Part part) const {
   if (part == Part::kStatus) {
-    const bool given = object.contains("status");
+    const bool has_status = object.contains("status");
     Json wanted = std::as_const(object)["status"];
     Json version = object.at("metadata/resourceVersion");
     object = old;
-    if (given) {
+    if (has_status) {
       object.set("status", std::move(wanted));
     } else {
       object.erase("status");

@@ -202,11 +202,11 @@ TEST(ApiServer, WatchFromAListMissesNothingWhileOthersWrite) {
     }
     if (name == "last") break;
   }
-  std::set<std::string> there;
+  std::set<std::string> listed;
   const Json now = api.get(kConfigMaps).body;
   for (const Json& item : now["items"].as_array())
-    there.insert(item.at("metadata/name").as_string());
-  EXPECT_EQ(seen, there);
+    listed.insert(item.at("metadata/name").as_string());
+  EXPECT_EQ(seen, listed);
 }
 
 TEST(ApiServer, WatchWithSelectorReportsEnteringAndLeavingObjects) {
@@ -408,9 +408,9 @@ TEST(ApiServer, FutureResourceVersionTimesOut) {
   InMemoryApiServer api;
   for (const char* version :
        {"99999999", "9223372036854775807", "9223372036854775808", "18446744073709551615"}) {
-    const std::string asked = std::string(kConfigMaps) + "?resourceVersion=" + version;
-    EXPECT_EQ(api.get(asked).status, 504) << version;
-    EXPECT_EQ(api.get(asked + "&resourceVersionMatch=Exact").status, 504) << version;
+    const std::string path = std::string(kConfigMaps) + "?resourceVersion=" + version;
+    EXPECT_EQ(api.get(path).status, 504) << version;
+    EXPECT_EQ(api.get(path + "&resourceVersionMatch=Exact").status, 504) << version;
   }
 }
 
@@ -509,7 +509,7 @@ TEST(ApiServer, OldEventsAreDeleted) {
   InMemoryApiServer::Options options;
   options.server.limits.events_max = 10;
   InMemoryApiServer api(std::move(options));
-  const auto tell = [&](const std::string& name, const std::string& when) {
+  const auto post_event = [&](const std::string& name, const std::string& when) {
     const std::string text = R"({"metadata":{"name":")" + name +
                              R"("},"involvedObject":{"kind":"Pod","namespace":"default","name":"p"},
       "reason":"R","message":"m","type":"Normal","lastTimestamp":")" +
@@ -517,10 +517,10 @@ TEST(ApiServer, OldEventsAreDeleted) {
     EXPECT_EQ(api.post("/api/v1/namespaces/default/events", codec::parse_json(text).value()).status,
               201);
   };
-  tell("old", "2001-01-01T00:00:00Z");
-  tell("new", meta::format_time(system_clock().wall()));
+  post_event("old", "2001-01-01T00:00:00Z");
+  post_event("new", meta::format_time(system_clock().wall()));
   for (int i = 0; i < 600; ++i)
-    tell("n" + std::to_string(i), meta::format_time(system_clock().wall()));
+    post_event("n" + std::to_string(i), meta::format_time(system_clock().wall()));
   api.settle();
   EXPECT_EQ(api.get("/api/v1/namespaces/default/events/old").status, 404);
   EXPECT_LE(api.get("/api/v1/namespaces/default/events").body["items"].size(), 600u);
@@ -648,19 +648,19 @@ TEST(ApiServer, PodLogsAreStreamedFromTheLogSource) {
     std::optional<std::string> text_ = "hello\n";
   };
   InMemoryApiServer::Options options;
-  LogRequest asked;
+  LogRequest received;
   options.server.logs = [&](const LogRequest& request) -> Result<std::unique_ptr<net::BodyStream>> {
-    asked = request;
+    received = request;
     return std::unique_ptr<net::BodyStream>(std::make_unique<Text>());
   };
   InMemoryApiServer api(std::move(options));
   api.post("/api/v1/namespaces/default/pods", pod("p", "edge0"));
   EXPECT_EQ(api.get("/api/v1/namespaces/default/pods/p/log?tailLines=5&follow=true").text,
             "hello\n");
-  EXPECT_EQ(asked.container, "c");
-  EXPECT_EQ(asked.node, "edge0");
-  EXPECT_EQ(asked.tail_lines, 5);
-  EXPECT_TRUE(asked.follow);
+  EXPECT_EQ(received.container, "c");
+  EXPECT_EQ(received.node, "edge0");
+  EXPECT_EQ(received.tail_lines, 5);
+  EXPECT_TRUE(received.follow);
 }
 
 class Recorder : public SessionObserver {
@@ -669,16 +669,16 @@ class Recorder : public SessionObserver {
   void closed(const Identity& caller) override { add("-" + caller.name); }
   std::vector<std::string> reported() {
     const std::lock_guard lock(mutex_);
-    return told_;
+    return reported_;
   }
 
  private:
   void add(std::string what) {
     const std::lock_guard lock(mutex_);
-    told_.push_back(std::move(what));
+    reported_.push_back(std::move(what));
   }
   std::mutex mutex_;
-  std::vector<std::string> told_;
+  std::vector<std::string> reported_;
 };
 
 TEST(ApiServer, ObserverIsNotifiedOfFirstAndLastWatch) {
@@ -704,17 +704,17 @@ TEST(ApiServer, RequestsWithoutAKnownTokenAreRefused) {
   options.authenticator = tokens.get();
   const auto server = Server::create(std::move(options)).value();
   const auto client = net::loopback(server->handler());
-  const auto ask = [&](const char* authorization, const char* target) {
+  const auto status_of = [&](const char* authorization, const char* target) {
     net::ClientRequest request;
     request.url = target;
     if (*authorization != '\0') request.headers.add("Authorization", authorization);
     return client->call(Context::background(), std::move(request)).value().status;
   };
-  EXPECT_EQ(ask("", kConfigMaps), 401);
-  EXPECT_EQ(ask("Bearer wrong", kConfigMaps), 401);
-  EXPECT_EQ(ask("Basic secret", kConfigMaps), 401);
-  EXPECT_EQ(ask("Bearer secret", kConfigMaps), 200);
-  EXPECT_EQ(ask("", "/healthz"), 200);
+  EXPECT_EQ(status_of("", kConfigMaps), 401);
+  EXPECT_EQ(status_of("Bearer wrong", kConfigMaps), 401);
+  EXPECT_EQ(status_of("Basic secret", kConfigMaps), 401);
+  EXPECT_EQ(status_of("Bearer secret", kConfigMaps), 200);
+  EXPECT_EQ(status_of("", "/healthz"), 200);
 }
 
 }  // namespace

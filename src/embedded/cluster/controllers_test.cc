@@ -127,9 +127,9 @@ class Machine : public ::testing::Test {
               "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: " +
               image + "}]}}}}"));
   }
-  bool rest() {
-    return runtime::testing::at_rest(*manager_, client_,
-                                     [this] { return std::to_string(api_.store().revision()); });
+  bool becomes_idle() {
+    return runtime::testing::becomes_idle(
+        *manager_, client_, [this] { return std::to_string(api_.store().revision()); });
   }
 
   Options options_{.disconnect_grace = 50ms, .missing_node_grace = 0s, .failed_pod_delay = 0s};
@@ -152,7 +152,7 @@ TEST_F(Machine, PodIsBoundWhenANodeThatFitsAppears) {
   })) << api_.get(kPods + "/p").text
       << api_.get("/api/v1/nodes/cloud").text;
   EXPECT_EQ(condition(kPods + "/p", "PodScheduled").substr(0, 4), "True");
-  EXPECT_TRUE(rest());
+  EXPECT_TRUE(becomes_idle());
 }
 
 TEST_F(Machine, PodsAreSpreadOverNodes) {
@@ -190,7 +190,7 @@ TEST_F(Machine, NodeIsUnknownWhileItsAgentIsDisconnected) {
   EXPECT_TRUE(
       eventually([&] { return condition(edge_node, "Connected") == "True AgentConnected"; }));
   EXPECT_TRUE(last_seen().is_null());
-  EXPECT_TRUE(rest());
+  EXPECT_TRUE(becomes_idle());
 }
 
 TEST_F(Machine, NodeHasLeaseAndHeartbeatTimes) {
@@ -256,11 +256,11 @@ TEST_F(Machine, DeploymentRunsHealsScalesAndRolls) {
   EXPECT_EQ(condition(kDeployments + "/web", "Progressing"), "True NewReplicaSetAvailable");
   patch(kDeployments + "/web", "{spec: {replicas: 1}}");
   ASSERT_TRUE(available(1, "two"));
-  EXPECT_TRUE(rest());
+  EXPECT_TRUE(becomes_idle());
   stop();  // pending Events are written
   const auto before = api_.store().revision();
   start();
-  EXPECT_TRUE(rest());
+  EXPECT_TRUE(becomes_idle());
   EXPECT_EQ(api_.store().revision(), before);  // a restart without changes writes nothing
   ASSERT_EQ(api_.remove(kDeployments + "/web").status, 200);
   EXPECT_TRUE(eventually([&] {
@@ -279,7 +279,7 @@ TEST_F(Machine, ReplicaSetAdoptsPodsOfTheDeployment) {
            api_.get(kDeployments + "/web").body.at("status/availableReplicas").as_integer() == 2;
   };
   ASSERT_TRUE(eventually(settled));
-  ASSERT_TRUE(rest());
+  ASSERT_TRUE(becomes_idle());
   stop();
   // A data directory from before ReplicaSets existed.
   const Json deployment = api_.get(kDeployments + "/web").body;
@@ -302,7 +302,7 @@ TEST_F(Machine, ReplicaSetAdoptsPodsOfTheDeployment) {
     });
   }));
   EXPECT_TRUE(eventually(settled));
-  EXPECT_TRUE(rest());
+  EXPECT_TRUE(becomes_idle());
   std::vector<std::string> after;
   for (const Json& pod : pods()) after.push_back(pod.at("metadata/name").as_string());
   EXPECT_EQ(after, before);
@@ -326,7 +326,7 @@ TEST_F(Machine, JobCountsDeletedPodsAndItsDeletionRemovesPods) {
   EXPECT_TRUE(
       eventually([&] { return condition(jobs + "/j", "Complete") == "True CompletionsReached"; }));
   EXPECT_EQ(api_.get(jobs + "/j").body.at("status/succeeded").as_integer(), 2);
-  EXPECT_TRUE(rest());
+  EXPECT_TRUE(becomes_idle());
   ASSERT_EQ(
       api_.call("DELETE", jobs + "/j", Json::object({{"propagationPolicy", "Background"}})).status,
       200);
@@ -386,7 +386,7 @@ TEST_F(Machine, ServiceForwardsOnceItsEndpointsAreListed) {
   auto answer = net::make_client({})->call(Context().with_timeout(10s), {.url = url});
   ASSERT_TRUE(answer.ok()) << answer.error();
   EXPECT_EQ(answer->body, "hello");
-  EXPECT_TRUE(rest());
+  EXPECT_TRUE(becomes_idle());
 
   patch(kPods + "/p/status", "{status: {conditions: [{type: Ready, status: 'False'}]}}");
   EXPECT_TRUE(eventually(
@@ -447,7 +447,7 @@ TEST_F(Machine, NodePortChangeKeepsConnectionsUntilTheDrainEnds) {
   ASSERT_TRUE(eventually([&] { return listens(first); }));
   EXPECT_TRUE(answers(old));
   EXPECT_TRUE(answers(newer));
-  EXPECT_TRUE(rest());
+  EXPECT_TRUE(becomes_idle());
   ASSERT_EQ(api_.remove(kServices + "/web").status, 200);
   EXPECT_TRUE(eventually([&] { return !listens(first); }));
   EXPECT_TRUE(answers(old));

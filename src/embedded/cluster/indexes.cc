@@ -27,13 +27,13 @@ bool has_all(const Labels& labels, const Labels& wanted) {
   });
 }
 
-std::vector<std::string> pods_to_take(const api::Pod& pod) {
+std::vector<std::string> adoptable_pods(const api::Pod& pod) {
   const meta::OwnerReference* controller = pod.metadata.controller();
   if (controller != nullptr && controller->kind != "Deployment") return {};
   return {pod.metadata.ns};
 }
 
-std::vector<std::string> sets_to_take(const api::ReplicaSet& set) {
+std::vector<std::string> adoptable_sets(const api::ReplicaSet& set) {
   if (set.metadata.controller() != nullptr) return {};
   return {set.metadata.ns};
 }

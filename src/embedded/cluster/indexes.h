@@ -17,11 +17,11 @@ namespace varda::cluster {
 /// Index of Pods that a ReplicaSet might adopt, by namespace: without controller, or controlled by
 /// a Deployment.
 inline constexpr const char* kPodsToTake = "to take";
-std::vector<std::string> pods_to_take(const api::Pod& pod);
+std::vector<std::string> adoptable_pods(const api::Pod& pod);
 
 /// Index of ReplicaSets without controller, by namespace.
 inline constexpr const char* kSetsToTake = "to take";
-std::vector<std::string> sets_to_take(const api::ReplicaSet& set);
+std::vector<std::string> adoptable_sets(const api::ReplicaSet& set);
 
 /// Index of Pods by each label, with the namespace.
 inline constexpr const char* kPodsByLabel = "label";

@@ -199,8 +199,8 @@ void ServiceReconciler::watches(runtime::Watches<api::Service>& w) const {
       .indexes<api::Service>(kServicesByLabel, services_by_label);
 }
 
-Result<runtime::Action> ServiceReconciler::gone(const Context&, const ObjectKey& key,
-                                                runtime::Writer&) {
+Result<runtime::Action> ServiceReconciler::on_deleted(const Context&, const ObjectKey& key,
+                                                      runtime::Writer&) {
   if (auto found = open_.extract(key)) {
     for (auto& [port, proxy] : found.mapped()) close_port(std::move(proxy));
   }
@@ -231,8 +231,8 @@ Status ServiceReconciler::open_ports(const ObjectKey& key, const ServicePlan& pl
   };
   Ports closing;
   for (auto it = open.begin(); it != open.end();) {
-    const auto here = it++;
-    if (!wanted(here->first)) closing.insert(open.extract(here));
+    const auto current = it++;
+    if (!wanted(current->first)) closing.insert(open.extract(current));
   }
   Status first;
   for (const ServicePlan::Port& port : plan.ports) {
@@ -263,10 +263,10 @@ Result<runtime::Action> ServiceReconciler::reconcile(const Context& ctx,
                                                      const api::Service& service,
                                                      runtime::Writer& writer) {
   const ObjectKey key = service.metadata.key();
-  if (service.metadata.deleting()) return gone(ctx, key, writer);
+  if (service.metadata.deleting()) return on_deleted(ctx, key, writer);
   const ServicePlan plan =
       plan_service(service, pods_labelled(caches_, service.metadata.ns, service.spec.selector));
-  if (!plan.managed) return gone(ctx, key, writer);
+  if (!plan.managed) return on_deleted(ctx, key, writer);
   const Status opened = open_ports(key, plan);
   TRY_VOID(writer.converge(
       ctx, service,

@@ -53,8 +53,8 @@ class ServiceReconciler {
   /// Endpoints and EndpointSlices are written only after the listener forwards to them.
   Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service,
                                     runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
-                               runtime::Writer& writer);
+  Result<runtime::Action> on_deleted(const Context& ctx, const meta::ObjectKey& key,
+                                     runtime::Writer& writer);
 
  private:
   using Ports = std::map<int, std::unique_ptr<net::TcpProxy>>;

@@ -2,11 +2,11 @@
 
 namespace varda::cluster {
 
-void NodeSessions::opened(const apiserver::Identity& who) { set(who, true); }
-void NodeSessions::closed(const apiserver::Identity& who) { set(who, false); }
+void NodeSessions::opened(const apiserver::Identity& identity) { set(identity, true); }
+void NodeSessions::closed(const apiserver::Identity& identity) { set(identity, false); }
 
-void NodeSessions::set(const apiserver::Identity& who, bool connected) {
-  const auto node = who.node();
+void NodeSessions::set(const apiserver::Identity& identity, bool connected) {
+  const auto node = identity.node();
   if (!node) return;
   MutexLock lock(mutex_);
   nodes_[*node] = {.connected = connected, .since = clock_.now()};

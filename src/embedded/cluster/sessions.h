@@ -18,8 +18,8 @@ class NodeSessions final : public apiserver::SessionObserver {
   explicit NodeSessions(const Clock& clock = system_clock())
       : clock_(clock), started_(clock.now()) {}
 
-  void opened(const apiserver::Identity& who) override;
-  void closed(const apiserver::Identity& who) override;
+  void opened(const apiserver::Identity& identity) override;
+  void closed(const apiserver::Identity& identity) override;
 
   struct State {
     bool connected = false;
@@ -32,7 +32,7 @@ class NodeSessions final : public apiserver::SessionObserver {
   void on_change(std::function<void(const std::string& node)> reported) EXCLUDES(mutex_);
 
  private:
-  void set(const apiserver::Identity& who, bool connected);
+  void set(const apiserver::Identity& identity, bool connected);
 
   const Clock& clock_;
   const SteadyTime started_;

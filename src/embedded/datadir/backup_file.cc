@@ -25,7 +25,7 @@ constexpr const char* kHead = "varda-backup.json";
 constexpr const char* kSums = "SHA256SUMS";
 constexpr const char* kStore = "store/";
 constexpr std::string_view kZstd("\x28\xb5\x2f\xfd", 4);  // the first bytes of a frame (RFC 8878)
-constexpr const char* kCutOff = "; was the copy cut off?";
+constexpr const char* kCutOff = "; was the copy truncated?";
 // A restored store starts a billion revisions later, and JSON readers must represent that revision.
 constexpr store::Revision kRevisionMax = (store::Revision{1} << 53) - 1'000'000'000;
 constexpr std::size_t kPieceBytes = 128 << 10;
@@ -157,21 +157,22 @@ Result<std::string> read_entry(codec::ArchiveReader& archive, const codec::Archi
   }
 }
 
-Result<std::uint64_t> read_objects(const std::string& path, std::string_view rest, Receiver& to) {
+Result<std::uint64_t> read_objects(const std::string& path, std::string_view remaining,
+                                   Receiver& to) {
   std::uint64_t count = 0;
-  while (!rest.empty()) {
-    const std::size_t end = rest.find('\n');
-    const auto line = codec::parse_json(rest.substr(0, end));
+  while (!remaining.empty()) {
+    const std::size_t end = remaining.find('\n');
+    const auto line = codec::parse_json(remaining.substr(0, end));
     if (end == std::string_view::npos || !line.ok())
       return damaged(path + " has no key where an object begins");
     const std::int64_t bytes = (*line)["bytes"].as_integer();
     const std::string& key = (*line)["key"].as_string();
-    rest.remove_prefix(end + 1);
-    if (key.empty() || bytes < 0 || static_cast<std::uint64_t>(bytes) >= rest.size() ||
-        rest[static_cast<std::size_t>(bytes)] != '\n')
+    remaining.remove_prefix(end + 1);
+    if (key.empty() || bytes < 0 || static_cast<std::uint64_t>(bytes) >= remaining.size() ||
+        remaining[static_cast<std::size_t>(bytes)] != '\n')
       return damaged(path + ": the object " + key + " is incomplete");
-    TRY_VOID(to.object(key, rest.substr(0, static_cast<std::size_t>(bytes))));
-    rest.remove_prefix(static_cast<std::size_t>(bytes) + 1);
+    TRY_VOID(to.object(key, remaining.substr(0, static_cast<std::size_t>(bytes))));
+    remaining.remove_prefix(static_cast<std::size_t>(bytes) + 1);
     ++count;
   }
   return count;
@@ -226,7 +227,7 @@ Result<BackupInfo> read_backup(codec::ByteSource source, Receiver& to) {
   for (;;) {
     const auto entry = archive.next();
     if (!entry.ok()) return unpacked(entry.error());
-    if (!*entry) return damaged(std::string("the end is missing") + kCutOff);
+    if (!*entry) return damaged(std::string("it is incomplete") + kCutOff);
     TRY(const std::string bytes, read_entry(archive, **entry, unpacked));
     const std::string& path = (*entry)->path;
     if (path == kSums) {
@@ -319,8 +320,8 @@ Result<std::unique_ptr<BackupMaker>> BackupMaker::create(const Options& options,
   if (options.credentials == Credentials::kInclude)
     wanted.insert(wanted.end(), credential_files().begin(), credential_files().end());
   for (const std::string& path : wanted) {
-    TRY(const auto there, real.stat(options.data_dir / path));
-    if (!there) continue;
+    TRY(const auto existing, real.stat(options.data_dir / path));
+    if (!existing) continue;
     TRY(std::string bytes, os::read_file(real, options.data_dir / path, kBackedUpFileBytesMax));
     files.push_back({path, std::move(bytes)});
   }
@@ -330,14 +331,14 @@ Result<std::unique_ptr<BackupMaker>> BackupMaker::create(const Options& options,
 }
 
 Result<BackupInfo> check_backup(codec::ByteSource source) {
-  Checker nobody;
-  return read_backup(std::move(source), nobody);
+  Checker checker;
+  return read_backup(std::move(source), checker);
 }
 
 Result<BackupInfo> restore_backup(codec::ByteSource source, const fs::path& data_dir) {
   auto& files = os::real_file_system();
-  TRY(const auto there, files.stat(data_dir));
-  if (there) {
+  TRY(const auto existing, files.stat(data_dir));
+  if (existing) {
     TRY(const auto names, files.list(data_dir).context("--data-dir"));
     if (!names.empty()) {
       return Error(

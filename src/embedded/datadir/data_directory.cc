@@ -28,8 +28,8 @@ Status upgrade_stores(const fs::path& data_dir) {
       stores.push_back(node_directory(data_dir, name) / "data/agent.db");
   }
   for (const fs::path& store : stores) {
-    TRY(const auto there, files.stat(store));
-    if (!there) continue;
+    TRY(const auto existing, files.stat(store));
+    if (!existing) continue;
     const auto opened = store::open_sqlite(store);
     // The owner of a damaged store reports the damage or replaces the store.
     if (!opened.ok() && opened.error().code() != Code::kUnavailable &&
@@ -45,8 +45,8 @@ constexpr std::array<Status (*)(const fs::path&), kDirectoryFormat - kFirstForma
 
 Result<int> format_of(const fs::path& data_dir) {
   auto& files = os::real_file_system();
-  TRY(const auto there, files.stat(data_dir / kVersionFile));
-  if (!there) {
+  TRY(const auto existing, files.stat(data_dir / kVersionFile));
+  if (!existing) {
     for (const char* name : {"store.db", "up.json"}) {
       TRY(const auto old, files.stat(data_dir / name));
       if (old) return kFirstFormat;
@@ -57,7 +57,7 @@ Result<int> format_of(const fs::path& data_dir) {
   const auto json = codec::parse_json(text);
   const std::int64_t format = json.ok() ? (*json)["format"].as_integer() : 0;
   if (format < kFirstFormat)
-    return Error(Code::kCorrupt, (data_dir / kVersionFile).string() + " names no format");
+    return Error(Code::kCorrupt, (data_dir / kVersionFile).string() + " has no valid format");
   if (format <= kDirectoryFormat) return static_cast<int>(format);
   return Error(Code::kUnsupported,
                data_dir.string() + " has format " + std::to_string(format) + ", written by varda " +
@@ -87,8 +87,8 @@ Status prepare_data_directory(const fs::path& data_dir) {
 Status check_first_room(const fs::path& data_dir, os::FileSystem& files) {
   // The store, its log, and its reserve twice.
   constexpr std::uint64_t kMiB = 1 << 20, kNeeded = 12 * kMiB;
-  TRY(const auto there, files.stat(data_dir / "store.db"));
-  if (there) return {};
+  TRY(const auto existing, files.stat(data_dir / "store.db"));
+  if (existing) return {};
   TRY(const os::Space space, files.space(data_dir));
   if (space.available_bytes >= kNeeded) return {};
   return Error(Code::kExhausted, "the disk of " + data_dir.string() + " has " +

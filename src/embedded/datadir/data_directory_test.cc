@@ -147,7 +147,8 @@ TEST(DataDirectory, AVersionWithoutAFormatIsCorrupt) {
     const Status prepared = prepare_data_directory(root.path());
     ASSERT_FALSE(prepared.ok()) << text;
     EXPECT_EQ(prepared.error().code(), Code::kCorrupt) << text;
-    EXPECT_EQ(prepared.error().message(), (root / "version.json").string() + " names no format");
+    EXPECT_EQ(prepared.error().message(),
+              (root / "version.json").string() + " has no valid format");
     EXPECT_EQ(root.read("version.json"), text);
   }
 }

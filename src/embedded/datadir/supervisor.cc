@@ -137,12 +137,12 @@ void Supervisor::run(const std::stop_token& stop) {
     }
     const SteadyTime since = system_clock().now();
     for (;;) {
-      const Status gone = os::wait_for_exit(ctx, child);
-      if (gone.ok()) break;
+      const Status exited = os::wait_for_exit(ctx, child);
+      if (exited.ok()) break;
       if (stop.stop_requested()) return;  // stop() ends the child
       // The child still runs and stays supervised, as after a lack of descriptors.
       log::error("cannot wait for a process",
-                 {{"name", options_.name}, {"pid", child.pid}, {"error", gone.error()}});
+                 {{"name", options_.name}, {"pid", child.pid}, {"error", exited.error()}});
       if (!ctx.sleep_for(options_.backoff_max).ok()) return;
     }
     (void)os::real_processes().poll(child);

@@ -27,15 +27,15 @@ Error denied(const std::filesystem::path& data_dir, const std::filesystem::path&
   while (::lstat(seen.c_str(), &info) != 0 && seen.has_relative_path()) seen = seen.parent_path();
   const uid_t owner = info.st_uid;
   const std::string us = user_name(::geteuid()), directory = data_dir.string();
-  const bool ours =
+  const bool is_own =
       ::lstat(data_dir.c_str(), &info) == 0 && info.st_uid == ::geteuid() && owner != info.st_uid;
   return Error(Code::kForbidden,
                "cannot read " + file.string() + ": Permission denied, " +
                    (seen == file ? "it" : seen.string()) + " belongs to " + user_name(owner) +
                    "; " +
-                   (ours ? "give it back with `sudo chown -R " + us + " " + directory + "`"
-                         : "run this command as " + user_name(owner) + ", or name a directory of " +
-                               us + " with --data-dir"));
+                   (is_own ? "give it back with `sudo chown -R " + us + " " + directory + "`"
+                           : "run this command as " + user_name(owner) +
+                                 ", or name a directory of " + us + " with --data-dir"));
 }
 
 }  // namespace
@@ -65,8 +65,8 @@ Result<NodeSpec> parse_node(const std::string& text) {
 Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir) {
   const std::filesystem::path file = data_dir / "up.json";
   auto& files = os::real_file_system();
-  const auto there = files.stat(file);
-  if (there.ok() && !*there) return std::optional<UpState>();
+  const auto existing = files.stat(file);
+  if (existing.ok() && !*existing) return std::optional<UpState>();
   const auto text = os::read_file(files, file);
   if (!text.ok())
     return text.error().code() == Code::kForbidden ? denied(data_dir, file) : text.error();

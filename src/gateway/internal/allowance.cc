@@ -34,10 +34,10 @@ void Allowance::spend(const std::string& caller, SteadyTime now, int units) {
     found->second = std::max(found->second, now) + options_.period * units;
     return;
   }
-  if (paid_at_.size() >= options_.who_max) {
+  if (paid_at_.size() >= options_.callers_max) {
     std::erase_if(paid_at_, [&](const auto& entry) { return entry.second <= now; });
   }
-  if (paid_at_.size() >= options_.who_max) {
+  if (paid_at_.size() >= options_.callers_max) {
     paid_at_.erase(
         std::min_element(paid_at_.begin(), paid_at_.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; }));

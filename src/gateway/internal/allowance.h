@@ -19,7 +19,7 @@ class Allowance {
   struct Options {
     int burst = 10;  // units
     Duration period = std::chrono::seconds(6);
-    std::size_t who_max = 4096;  // beyond, the key that owes least is forgotten
+    std::size_t callers_max = 4096;  // beyond, the key that owes least is forgotten
   };
   explicit Allowance(Options options) : options_(options) {}
 

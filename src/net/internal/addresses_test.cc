@@ -11,8 +11,8 @@ TEST(HostOfPeer, HostIsTheIpv4AddressOrTheIpv6Network) {
   EXPECT_NE(host_of_peer("[2001:db8::1]:4711"), host_of_peer("[2001:db8:0:1::1]:4711"));
   EXPECT_NE(host_of_peer("[::ffff:192.0.2.7]:1"), host_of_peer("[::ffff:192.0.2.8]:1"));
   EXPECT_EQ(host_of_peer("[fe80::1%eth0]:1"), host_of_peer("[fe80::2]:1"));
-  for (const char* nobody : {"", "unix:/run/x.sock", "localhost:80", "[::1:80", "[]:80"})
-    EXPECT_EQ(host_of_peer(nobody), "") << nobody;
+  for (const char* text : {"", "unix:/run/x.sock", "localhost:80", "[::1:80", "[]:80"})
+    EXPECT_EQ(host_of_peer(text), "") << text;
 }
 
 TEST(Addresses, ConnectionsPerAddressAreLimited) {

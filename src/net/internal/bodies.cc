@@ -7,10 +7,10 @@ namespace varda::net::internal {
 Bodies::Growth Bodies::grow(const Place& place, const std::string& host, std::size_t bytes,
                             SteadyTime waiting_since) {
   MutexLock lock(mutex_);
-  const auto [here, added] = bodies_.try_emplace(place);
-  Body& body = here->second;
+  const auto [place_entry, added] = bodies_.try_emplace(place);
+  Body& body = place_entry->second;
   if (added) body.host = host;
-  if (body.state == State::kGaveWay) return {.room = Room::kGaveWay, .gave_way = {}};
+  if (body.state == State::kEvicted) return {.room = Room::kEvicted, .evicted = {}};
   body.waiting_since = waiting_since;
   count(body, bytes);
   Growth growth;
@@ -20,19 +20,19 @@ Bodies::Growth Bodies::grow(const Place& place, const std::string& host, std::si
     if (!over_share && all_ <= limits_.all) return growth;
     const auto loser = slowest(over_share ? &host : nullptr);
     count(loser->second, 0);
-    loser->second.state = State::kGaveWay;
-    if (loser == here) {
+    loser->second.state = State::kEvicted;
+    if (loser == place_entry) {
       growth.room = Room::kNone;
       return growth;
     }
-    growth.gave_way.push_back(loser->first);
+    growth.evicted.push_back(loser->first);
   }
 }
 
 bool Bodies::complete(const Place& place) {
   MutexLock lock(mutex_);
   const auto found = bodies_.find(place);
-  if (found == bodies_.end() || found->second.state == State::kGaveWay) return false;
+  if (found == bodies_.end() || found->second.state == State::kEvicted) return false;
   found->second.state = State::kComplete;
   return true;
 }

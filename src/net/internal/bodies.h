@@ -31,11 +31,11 @@ class Bodies {
   enum class Room {
     kFound,
     kNone,     // this body is the slowest, or no other is unfinished
-    kGaveWay,  // this body has lost its room to another body
+    kEvicted,  // this body has lost its room to another body
   };
   struct Growth {
     Room room = Room::kFound;
-    std::vector<Place> gave_way;  // the caller closes these bodies
+    std::vector<Place> evicted;  // the caller closes these bodies
   };
 
   /// Call before the first grow().
@@ -53,7 +53,7 @@ class Bodies {
   void release(const Place& place) EXCLUDES(mutex_);
 
  private:
-  enum class State { kUnfinished, kComplete, kGaveWay };
+  enum class State { kUnfinished, kComplete, kEvicted };
   struct Body {
     State state = State::kUnfinished;
     std::string host;

@@ -16,7 +16,7 @@ SteadyTime at(Duration time) { return SteadyTime() + time; }
 
 std::vector<std::uint64_t> connections(const Bodies::Growth& growth) {
   std::vector<std::uint64_t> out;
-  for (const Bodies::Place& one : growth.gave_way) out.push_back(one.connection);
+  for (const Bodies::Place& one : growth.evicted) out.push_back(one.connection);
   return out;
 }
 
@@ -29,7 +29,7 @@ TEST(Bodies, SlowestUnfinishedBodyIsEvicted) {
   const Bodies::Growth third = bodies.grow(place(3), "c", 30, at(3s));
   EXPECT_EQ(third.room, Room::kFound);
   EXPECT_EQ(connections(third), std::vector<std::uint64_t>{2});
-  EXPECT_EQ(bodies.grow(place(2), "b", 41, at(5s)).room, Room::kGaveWay);
+  EXPECT_EQ(bodies.grow(place(2), "b", 41, at(5s)).room, Room::kEvicted);
   EXPECT_FALSE(bodies.complete(place(2)));
   EXPECT_TRUE(bodies.complete(place(3)));
 }
@@ -41,7 +41,7 @@ TEST(Bodies, GrowingBodyThatIsSlowestGetsNoRoom) {
   EXPECT_EQ(bodies.grow(place(2), "b", 40, at(2s)).room, Room::kFound);
   const Bodies::Growth more = bodies.grow(place(1), "a", 61, at(1s));
   EXPECT_EQ(more.room, Room::kNone);
-  EXPECT_TRUE(more.gave_way.empty());
+  EXPECT_TRUE(more.evicted.empty());
   EXPECT_EQ(bodies.grow(place(2), "b", 100, at(2s)).room, Room::kFound) << "the lost room is free";
 }
 

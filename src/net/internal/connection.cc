@@ -96,21 +96,22 @@ void Connection::expect_body_bytes() {
 
 void Connection::hold_body() {
   auto& state = loop_.state();
-  const std::size_t here = parser_->message().body.size();
-  if (!state.bodies.limited() || here <= Server::Options::kSmallBodyBytes || here <= held_) return;
-  held_ = here;
+  const std::size_t body_bytes = parser_->message().body.size();
+  if (!state.bodies.limited() || body_bytes <= Server::Options::kSmallBodyBytes ||
+      body_bytes <= held_)
+    return;
+  held_ = body_bytes;
   const Bodies::Growth growth =
-      state.bodies.grow(place(), host_of_peer(peer_.address), here, waiting_since_);
-  for (const Bodies::Place& loser : growth.gave_way)
-    loser.loop->refuse_body_later(loser.connection);
-  if (growth.room == Bodies::Room::kGaveWay) return refuse_body();
+      state.bodies.grow(place(), host_of_peer(peer_.address), body_bytes, waiting_since_);
+  for (const Bodies::Place& loser : growth.evicted) loser.loop->refuse_body_later(loser.connection);
+  if (growth.room == Bodies::Room::kEvicted) return refuse_body();
   if (growth.room == Bodies::Room::kNone)
-    refuse(503, "the bodies of other requests take all the room there is for them; try again");
+    refuse(503, "request bodies use all memory reserved for them; try again");
 }
 
 void Connection::refuse_body() {
   if (phase_ == Phase::kBody)
-    refuse(408, "the request body was slow, and other requests needed its room; try again");
+    refuse(408, "the request body was too slow while memory for bodies was full; try again");
 }
 
 void Connection::release_body() {
@@ -131,7 +132,7 @@ std::string Connection::refusal() const {
 }
 
 bool Connection::nameless() const {
-  return loop_.state().asks_names && peer_.certificate_name.empty();
+  return loop_.state().requests_client_certificates && peer_.certificate_name.empty();
 }
 
 // Nameless connections need no credentials and serve short exchanges, so they time out sooner.
@@ -170,7 +171,7 @@ void Connection::handshake_done() {
   stream_->describe_certificate(peer_);
   phase_ = Phase::kIdle;
   handshake_over();
-  if (loop_.state().asks_names) {
+  if (loop_.state().requests_client_certificates) {
     has_place_ = true;
     loop_.state().clients.add(peer_.certificate_name, loop_, id_);
   }
@@ -241,7 +242,7 @@ void Connection::on_readable() {
       if (phase_ != Phase::kLingering) in_.assign(bytes.substr(used));
     } else {
       in_.append(bytes);
-      serve_rest();
+      serve_buffered();
     }
     if (stream_ && read.count < scratch.size() && stream_->short_read_means_empty()) break;
   }
@@ -251,7 +252,7 @@ void Connection::on_readable() {
 void Connection::read_on() {
   if (phase_ == Phase::kClosed || peer_closed_) return;
   if (!paused()) return watch_->want_read();
-  if (gone_) watch_->want_broken();
+  if (on_disconnect_) watch_->want_broken();
 }
 
 void Connection::on_writable() {
@@ -265,7 +266,7 @@ void Connection::on_writable() {
     if (phase_ == Phase::kHandling)
       deadline_ = SteadyTime::max();  // the written bytes were an interim response
   }
-  serve_rest();
+  serve_buffered();
   if (phase_ != Phase::kClosed && std::exchange(read_wants_write_, false)) on_readable();
 }
 
@@ -297,7 +298,7 @@ std::size_t Connection::consume(std::string_view bytes) {
         parser_->message().body.size() > options.nameless_body_bytes_max) {
       refuse(413, "the request body is larger than " +
                       std::to_string(options.nameless_body_bytes_max) +
-                      " bytes, and no client certificate was shown");
+                      " bytes, the limit without a client certificate");
     }
     if (phase_ == Phase::kClosed || phase_ == Phase::kLingering || phase_ == Phase::kWriting)
       return bytes.size();
@@ -321,7 +322,7 @@ void Connection::header_arrived() {
     if (equal_ignoring_case(name, "expect")) expect = value;
     // The parser would read such a request as one without body, and the body as the next request.
     if (equal_ignoring_case(name, "transfer-encoding") && !equal_ignoring_case(value, "chunked")) {
-      return refuse(501, "the only transfer coding known here is chunked");
+      return refuse(501, "the only supported transfer coding is chunked");
     }
   }
   if (hosts > 1 || (hosts == 0 && !http10_))
@@ -340,7 +341,7 @@ void Connection::header_arrived() {
           : limits.body_bytes_max;
   if (!expect.empty() && !http10_) {
     if (!equal_ignoring_case(expect, "100-continue"))
-      return refuse(417, "only Expect: 100-continue is known");
+      return refuse(417, "the only supported expectation is 100-continue");
     if (parser_->expects_body()) {
       out_ += "HTTP/1.1 100 Continue\r\n\r\n";
       flush();
@@ -374,38 +375,38 @@ void Connection::dispatch() {
         std::move(request),
         Responder(
             [mailbox = loop_.mailbox(), id = id_, number](Response response) {
-              Loop* here = Loop::here();
-              if (here && here->mailbox() == mailbox && here->current.connection == id &&
-                  here->current.request == number) {
-                here->current.response = std::move(response);
+              Loop* this_loop = Loop::of_this_thread();
+              if (this_loop && this_loop->mailbox() == mailbox &&
+                  this_loop->current.connection == id && this_loop->current.request == number) {
+                this_loop->current.response = std::move(response);
               } else {
                 mailbox->put(
                     {.connection = id, .request = number, .response = std::move(response)});
               }
             },
             // Small enough for std::function to avoid an allocation.
-            [loop = &loop_, serial = loop_.current.serial](Responder::Gone gone) {
-              Loop* here = Loop::here();
-              CHECK(here && here == loop && here->current.serial == serial);
-              here->current.gone = std::move(gone);
+            [loop = &loop_, serial = loop_.current.serial](Responder::OnDisconnect on_disconnect) {
+              Loop* this_loop = Loop::of_this_thread();
+              CHECK(this_loop && this_loop == loop && this_loop->current.serial == serial);
+              this_loop->current.on_disconnect = std::move(on_disconnect);
             }));
   } catch (const std::exception& e) {
     log::error("a request handler threw", {{"peer", peer_.address}, {"what", e.what()}});
   }
   std::optional<Response> response = std::move(loop_.current.response);
-  gone_ = std::move(loop_.current.gone);
+  on_disconnect_ = std::move(loop_.current.on_disconnect);
   loop_.current = {};
   if (response) {
-    gone_ = nullptr;
+    on_disconnect_ = nullptr;
     begin_response(std::move(*response));
   } else {
-    look_for_end();
+    detect_disconnect();
   }
 }
 
 // The client has closed its side. Finds out whether it still waits, if the handler asked.
-void Connection::look_for_end() {
-  if (!peer_closed_ || !gone_) return;
+void Connection::detect_disconnect() {
+  if (!peer_closed_ || !on_disconnect_) return;
   if (http10_) return close();
   // If the client closed both sides, its kernel answers these bytes with a reset.
   out_ += "HTTP/1.1 100 Continue\r\n\r\n";
@@ -415,9 +416,9 @@ void Connection::look_for_end() {
 
 void Connection::answer(std::uint64_t request, Response response) {
   if (phase_ != Phase::kHandling || request != request_) return;
-  gone_ = nullptr;
+  on_disconnect_ = nullptr;
   begin_response(std::move(response));
-  serve_rest();
+  serve_buffered();
 }
 
 void Connection::refuse(int status, const std::string& text) {
@@ -518,7 +519,7 @@ void Connection::wake(std::uint64_t request) {
   if (phase_ != Phase::kStreaming || request != request_) return;
   stream_wake_->pending.store(false);
   pump_stream();
-  serve_rest();
+  serve_buffered();
 }
 
 void Connection::pump_stream() {
@@ -621,7 +622,7 @@ void Connection::response_done() {
   offer_place();
 }
 
-void Connection::serve_rest() {
+void Connection::serve_buffered() {
   if (phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody) {
     if (!in_.empty()) {
@@ -643,7 +644,7 @@ void Connection::peer_closed() {
     case Phase::kWriting:
       // Some clients close their side after the request and still read the response.
       peer_closed_ = true;
-      look_for_end();
+      detect_disconnect();
       return;
     default:
       close();
@@ -692,9 +693,9 @@ void Connection::close() {
   stream_.reset();
   watch_.reset();
   loop_.bury(id_);
-  if (const auto gone = std::exchange(gone_, nullptr)) {
+  if (const auto on_disconnect = std::exchange(on_disconnect_, nullptr)) {
     try {
-      gone();
+      on_disconnect();
     } catch (const std::exception& e) {
       log::error("client-gone callback threw", {{"peer", peer_.address}, {"what", e.what()}});
     }

@@ -75,9 +75,9 @@ class Connection final : public Reactor::Listener {
   /// Writes what is pending. False: it must wait for the socket, or the connection is closed.
   bool flush();
   void response_done();
-  void serve_rest();
+  void serve_buffered();
   void peer_closed();
-  void look_for_end();
+  void detect_disconnect();
   void read_on();
   void linger();
   bool paused() const;
@@ -116,7 +116,7 @@ class Connection final : public Reactor::Listener {
   bool http10_ = false;
   bool close_after_ = false;
   bool peer_closed_ = false;
-  Responder::Gone gone_;  // disconnect callback of the request being handled
+  Responder::OnDisconnect on_disconnect_;  // disconnect callback of the request being handled
   bool write_blocked_ = false;
   bool write_wants_read_ = false;  // TLS: the write needs bytes from the peer first
   bool read_wants_write_ = false;

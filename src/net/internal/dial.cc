@@ -66,8 +66,9 @@ Status Waiter::wait(const Context& ctx, int fd, For what) {
     timespec left{};
     const timespec* timeout = nullptr;
     if (ctx.deadline()) {
-      const auto rest = std::max(Duration::zero(), *ctx.deadline() - system_clock().now());
-      const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(rest).count();
+      const auto remaining = std::max(Duration::zero(), *ctx.deadline() - system_clock().now());
+      const auto nanoseconds =
+          std::chrono::duration_cast<std::chrono::nanoseconds>(remaining).count();
       left = {.tv_sec = nanoseconds / 1'000'000'000, .tv_nsec = nanoseconds % 1'000'000'000};
       timeout = &left;
     }

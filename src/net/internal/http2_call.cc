@@ -122,7 +122,7 @@ class Call final : public Http2Call {
   }
 
   bool reusable() const override {
-    return done_ && !went_away_ && nghttp2_session_check_request_allowed(session_) != 0;
+    return done_ && !got_goaway_ && nghttp2_session_check_request_allowed(session_) != 0;
   }
 
  private:
@@ -200,7 +200,7 @@ class Call final : public Http2Call {
 
   static int on_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
     // nghttp2 itself closes streams above the last id in GOAWAY as REFUSED_STREAM.
-    if (frame->hd.type == NGHTTP2_GOAWAY) of(user).went_away_ = true;
+    if (frame->hd.type == NGHTTP2_GOAWAY) of(user).got_goaway_ = true;
     return 0;
   }
 
@@ -213,7 +213,7 @@ class Call final : public Http2Call {
   std::size_t header_bytes_ = 0;
   GrpcAnswer answer_;
   bool done_ = true;
-  bool went_away_ = false;
+  bool got_goaway_ = false;
 };
 
 }  // namespace

@@ -43,7 +43,7 @@ class Lookups {
     std::shared_ptr<Lookup> last;
   };
   struct Shared {
-    explicit Shared(Find given) : find(std::move(given)) {}
+    explicit Shared(Find resolver) : find(std::move(resolver)) {}
     const Find find;
     std::mutex mutex;
     std::condition_variable_any changed;

@@ -14,11 +14,11 @@ using Found = Lookups::Found;
 TEST(Lookups, AbandonedLookupsAreBoundedAndWaitersAreAnswered) {
   struct Resolver {
     std::latch release{1};
-    std::atomic<unsigned> asked{0};
+    std::atomic<unsigned> calls{0};
   };
   const auto resolver = std::make_shared<Resolver>();  // threads left behind outlive the test
   Lookups lookups([resolver](const std::string& host, int port) {
-    ++resolver->asked;
+    ++resolver->calls;
     if (host == "silent") resolver->release.wait();
     return Found{.error = port, .addresses = {}};
   });
@@ -34,7 +34,7 @@ TEST(Lookups, AbandonedLookupsAreBoundedAndWaitersAreAnswered) {
             Code::kTimeout);
   EXPECT_EQ(lookups.find(Context::background(), "another", 2)->error, 2)
       << "other names are looked up all the same";
-  EXPECT_LE(resolver->asked, Lookups::kOneNameMax + 1);
+  EXPECT_LE(resolver->calls, Lookups::kOneNameMax + 1);
   auto waits = std::async(std::launch::async,
                           [&] { return lookups.find(Context::background(), "silent", 1)->error; });
   resolver->release.count_down();

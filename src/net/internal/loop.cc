@@ -18,7 +18,7 @@ std::chrono::milliseconds tick_period(const Server::Options& options) {
 
 }  // namespace
 
-Loop* Loop::here() { return this_thread_loop; }
+Loop* Loop::of_this_thread() { return this_thread_loop; }
 
 Loop::Loop(ServerState& state)
     : state_(state),

@@ -27,7 +27,7 @@ namespace varda::net::internal {
 struct ServerState {
   Server::Options options;  // without tls: plain
   Handler handler;
-  bool asks_names = false;  // clients are asked for certificates
+  bool requests_client_certificates = false;  // clients are asked for certificates
   Clients clients;
   Addresses addresses;
   Bodies bodies;  // large bodies of requests that are not answered yet
@@ -100,12 +100,12 @@ class Loop {
     std::uint64_t request = 0;  // of that connection
     std::uint64_t serial = 0;   // of all requests of this loop; 0: no handler runs
     std::optional<Response> response;
-    Responder::Gone gone;  // disconnect callback of this request
+    Responder::OnDisconnect on_disconnect;  // disconnect callback of this request
   };
   Inline current;
   std::uint64_t serials = 0;  // serials used so far
   /// The loop that runs on the calling thread, or null.
-  static Loop* here();
+  static Loop* of_this_thread();
 
  private:
   void deliver();

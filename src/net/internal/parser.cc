@@ -76,7 +76,7 @@ class Sink final : public http::basic_parser<kIsRequest> {
 /// after a stop in a quoted extension. It aborts on an empty body in pieces.
 enum class Between { kPartial, kWhole, kTooLong };
 
-Between look_between(std::string_view bytes, std::size_t limit) {
+Between scan_between(std::string_view bytes, std::size_t limit) {
   const std::size_t begin = bytes.starts_with("\r\n") ? 2 : 0;
   std::size_t end = bytes.find("\r\n", begin);
   const std::size_t digits = bytes.find_first_not_of('0', begin);
@@ -105,7 +105,7 @@ class BeastParser final : public Parser {
       if (used == bytes.size()) break;
       const bool between = sink_->between_chunks();
       if (between) {
-        const Between found = look_between(bytes.substr(used), limits_.header_bytes);
+        const Between found = scan_between(bytes.substr(used), limits_.header_bytes);
         if (found == Between::kTooLong) error_ = http::error::header_limit;
         if (found != Between::kWhole) break;
       }

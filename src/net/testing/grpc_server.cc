@@ -107,7 +107,7 @@ class Connection {
       CHECK(nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR, nullptr, 0) ==
             0);
     if (reply.close) closed_ = true;
-    if (reply.close || reply.silent) return;
+    if (reply.close || reply.no_answer) return;
     if (reply.reset) {
       CHECK(nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, id, *reply.reset) == 0);
       return;

@@ -22,7 +22,7 @@ struct GrpcReply {
   std::string message;                 // as sent in grpc-message
   std::string body;                    // with its prefix
   std::optional<std::uint32_t> reset;  // resets the stream with that code instead of an answer
-  bool silent = false;                 // no answer; the stream stays open
+  bool no_answer = false;              // no answer; the stream stays open
   bool go_away = false;                // sends GOAWAY before the answer
   bool close = false;                  // closes the connection instead of an answer
 

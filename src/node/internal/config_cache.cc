@@ -53,9 +53,9 @@ class ConfigCache final : public ConfigSource {
 
   void remember(const std::string& key, const Json& object) {
     load();
-    Json kept = Json::object({{"data", object["data"]}, {"binaryData", object["binaryData"]}});
-    if (const Json* known = known_.find(key); known != nullptr && *known == kept) return;
-    known_.set(key, std::move(kept));
+    Json entry = Json::object({{"data", object["data"]}, {"binaryData", object["binaryData"]}});
+    if (const Json* known = known_.find(key); known != nullptr && *known == entry) return;
+    known_.set(key, std::move(entry));
     const Status written = os::write_file_atomically(fs_, file_, codec::write_json(known_), 0600);
     // The pod starts anyway; only starts without the API server are affected.
     if (!written.ok())

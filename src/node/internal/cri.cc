@@ -67,9 +67,9 @@ void seccomp(ProtoWriter& out, std::uint32_t field, const std::optional<SeccompP
 void numbers(ProtoWriter& out, std::uint32_t field, const std::vector<std::int64_t>& values) {
   std::string packed;
   for (const std::int64_t value : values) {
-    auto rest = static_cast<std::uint64_t>(value);
-    for (; rest >= 0x80; rest >>= 7) packed += static_cast<char>(rest | 0x80);
-    packed += static_cast<char>(rest);
+    auto remaining = static_cast<std::uint64_t>(value);
+    for (; remaining >= 0x80; remaining >>= 7) packed += static_cast<char>(remaining | 0x80);
+    packed += static_cast<char>(remaining);
   }
   out.text(field, packed);
 }
@@ -143,8 +143,8 @@ void container_config(ProtoWriter& out, const ContainerSpec& spec) {
   out.message(
       1, [&](ProtoWriter& m) { m.text(1, config.name.container).number(2, config.name.attempt); });
   out.message(2, [&](ProtoWriter& m) { m.text(1, spec.image_id).text(18, config.image); });
-  for (const std::string& word : config.command) out.element(3, word);
-  for (const std::string& word : config.arguments) out.element(4, word);
+  for (const std::string& argument : config.command) out.element(3, argument);
+  for (const std::string& argument : config.arguments) out.element(4, argument);
   out.text(5, config.working_directory);
   for (const auto& [name, value] : config.environment) out.entry(6, name, value);
   for (const os::Mount& mount : config.mounts) {
@@ -243,7 +243,7 @@ Sandbox read_sandbox(std::string_view bytes) {
 }
 
 /// An object that is gone counts as stopped.
-Status fine_if_gone(const Result<std::string>& answer) {
+Status ok_if_not_found(const Result<std::string>& answer) {
   if (answer.ok() || answer.error().code() == Code::kNotFound) return {};
   return answer.error();
 }
@@ -365,11 +365,11 @@ Result<std::string> Runtime::run_sandbox(const Context& ctx, const SandboxConfig
 }
 
 Status Runtime::stop_sandbox(const Context& ctx, const std::string& id) {
-  return fine_if_gone(call(ctx, kWorkLimit, "StopPodSandbox", id_request(id)));
+  return ok_if_not_found(call(ctx, kWorkLimit, "StopPodSandbox", id_request(id)));
 }
 
 Status Runtime::remove_sandbox(const Context& ctx, const std::string& id) {
-  return fine_if_gone(call(ctx, kWorkLimit, "RemovePodSandbox", id_request(id)));
+  return ok_if_not_found(call(ctx, kWorkLimit, "RemovePodSandbox", id_request(id)));
 }
 
 Result<std::string> Runtime::sandbox_address(const Context& ctx, const std::string& id) {
@@ -420,11 +420,11 @@ Status Runtime::start_container(const Context& ctx, const std::string& id) {
 Status Runtime::stop_container(const Context& ctx, const std::string& id, seconds grace) {
   ProtoWriter out;
   out.text(1, id).number(2, grace.count());
-  return fine_if_gone(call(ctx, grace + kLimit, "StopContainer", out.bytes()));
+  return ok_if_not_found(call(ctx, grace + kLimit, "StopContainer", out.bytes()));
 }
 
 Status Runtime::remove_container(const Context& ctx, const std::string& id) {
-  return fine_if_gone(call(ctx, kWorkLimit, "RemoveContainer", id_request(id)));
+  return ok_if_not_found(call(ctx, kWorkLimit, "RemoveContainer", id_request(id)));
 }
 
 Result<std::vector<Container>> Runtime::containers(const Context& ctx, const Labels& with) {
@@ -476,7 +476,7 @@ Result<int> Runtime::exec(const Context& ctx, const std::string& id,
                           const std::vector<std::string>& command) {
   ProtoWriter out;
   out.text(1, id);
-  for (const std::string& word : command) out.element(2, word);
+  for (const std::string& argument : command) out.element(2, argument);
   // Cancelling the call ends the command. If that does not reach the runtime, this timeout does.
   if (ctx.deadline()) {
     const auto left = std::chrono::ceil<seconds>(*ctx.deadline() - system_clock().now());

@@ -11,9 +11,9 @@ namespace {
 // A runtime cuts lines at 16 KiB; much longer lines are not from a runtime.
 constexpr std::size_t kLineBytesMax = 1u << 20;
 
-bool is_time(std::string_view word) {
-  return word.size() >= 20 && word[4] == '-' && word[7] == '-' && word[10] == 'T' &&
-         word[13] == ':' && word[16] == ':';
+bool is_time(std::string_view text) {
+  return text.size() >= 20 && text[4] == '-' && text[7] == '-' && text[10] == 'T' &&
+         text[13] == ':' && text[16] == ':';
 }
 
 // `line` includes its line break, if any.
@@ -21,16 +21,16 @@ std::string_view text_of(std::string_view line, bool& partial) {
   partial = false;
   const std::size_t time = line.find(' ');
   if (time == std::string_view::npos || !is_time(line.substr(0, time))) return line;
-  std::string_view rest = line.substr(time + 1);
-  if (!rest.starts_with("stdout ") && !rest.starts_with("stderr ")) return line;
-  rest.remove_prefix(7);
-  const std::size_t tags = rest.find(' ');
+  std::string_view after_time = line.substr(time + 1);
+  if (!after_time.starts_with("stdout ") && !after_time.starts_with("stderr ")) return line;
+  after_time.remove_prefix(7);
+  const std::size_t tags = after_time.find(' ');
   if (tags == std::string_view::npos) return line;
   // Tags are separated by ':'; the first marks full and partial lines.
-  const std::string_view first = rest.substr(0, std::min(tags, rest.find(':')));
+  const std::string_view first = after_time.substr(0, std::min(tags, after_time.find(':')));
   if (first != "F" && first != "P") return line;
   partial = first == "P";
-  return rest.substr(tags + 1);
+  return after_time.substr(tags + 1);
 }
 
 void append(std::string& out, std::string_view line) {
@@ -45,20 +45,20 @@ void append(std::string& out, std::string_view line) {
 std::string CriLog::take(std::string_view piece) {
   std::string out;
   for (std::size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
-    rest_ += piece.substr(0, end + 1);
-    append(out, rest_);
-    rest_.clear();
+    partial_ += piece.substr(0, end + 1);
+    append(out, partial_);
+    partial_.clear();
     piece.remove_prefix(end + 1);
   }
-  rest_ += piece;
-  if (rest_.size() > kLineBytesMax) out += std::exchange(rest_, {});
+  partial_ += piece;
+  if (partial_.size() > kLineBytesMax) out += std::exchange(partial_, {});
   return out;
 }
 
 std::string CriLog::finish() {
   std::string out;
-  append(out, rest_);
-  rest_.clear();
+  append(out, partial_);
+  partial_.clear();
   return out;
 }
 

@@ -17,7 +17,7 @@ class CriLog {
   std::string finish();
 
  private:
-  std::string rest_;  // an incomplete line
+  std::string partial_;  // an incomplete line
 };
 
 }  // namespace varda::node::internal

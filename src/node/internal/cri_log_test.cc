@@ -37,9 +37,9 @@ TEST(CriLog, LinesOfOtherFormatsAreUnchanged) {
 TEST(CriLog, EndlessLineIsNotBufferedForever) {
   CriLog log;
   const std::string piece(100'000, 'x');
-  std::size_t given = 0;
-  for (int i = 0; i < 30; ++i) given += log.take(piece).size();
-  EXPECT_GE(given, 1'500'000u);
+  std::size_t output_bytes = 0;
+  for (int i = 0; i < 30; ++i) output_bytes += log.take(piece).size();
+  EXPECT_GE(output_bytes, 1'500'000u);
 }
 
 }  // namespace

@@ -89,8 +89,8 @@ void PodWorker::start_probe(std::size_t i, ProbeKind kind, const Json& handler,
     probe.port = port_of(*live.spec, (*tcp)["port"]);
   } else {
     probe.kind = Probe::Kind::kExec;
-    for (const Json& word : handler.at("exec/command").as_array())
-      probe.command.push_back(word.as_string());
+    for (const Json& argument : handler.at("exec/command").as_array())
+      probe.command.push_back(argument.as_string());
     // An adopted container has no configuration in this process yet.
     if (!live.has_config) {
       if (auto config = configure(i); config.ok()) {

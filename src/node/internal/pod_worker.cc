@@ -31,8 +31,8 @@ constexpr std::size_t kMessageBytesMax =
 
 std::string after(Duration delay) {
   const auto left = std::chrono::duration_cast<seconds>(delay).count();
-  const std::string rest = std::to_string(left % 60) + "s";
-  return left < 60 ? rest : std::to_string(left / 60) + "m" + rest;
+  const std::string seconds_part = std::to_string(left % 60) + "s";
+  return left < 60 ? seconds_part : std::to_string(left / 60) + "m" + seconds_part;
 }
 
 std::vector<std::string> strings(const Json& list,
@@ -298,7 +298,7 @@ void PodWorker::wait(std::size_t i, const std::string& reason, const std::string
 void PodWorker::start(std::size_t i) {
   ContainerRecord& c = container(i);
   Live& live = live_[i];
-  if (const auto obstacle = obstacle_to(i))
+  if (const auto obstacle = start_blocker(i))
     return wait(i, obstacle->reason, obstacle->message, obstacle->event, obstacle->retry);
   Result<ContainerConfig> config = configure(i);
   if (!config.ok())
@@ -349,7 +349,7 @@ void PodWorker::start(std::size_t i) {
                {{"pod", text(name())}, {"error", saved.error()}});
 }
 
-std::optional<PodWorker::Obstacle> PodWorker::obstacle_to(std::size_t i) {
+std::optional<PodWorker::Obstacle> PodWorker::start_blocker(std::size_t i) {
   if (const Status known = shared_.driver.check_image((*live_[i].spec)["image"].as_string());
       !known.ok()) {
     const std::string& message = known.error().message();
@@ -457,10 +457,11 @@ bool PodWorker::anything_runs() const {
 }
 
 Duration PodWorker::grace() const {
-  const Json& asked = record_.pod.at("metadata/deletionGracePeriodSeconds");
+  const Json& requested = record_.pod.at("metadata/deletionGracePeriodSeconds");
   const Json& usual = record_.pod.at("spec/terminationGracePeriodSeconds");
-  const bool deleting = record_.deleting() && !removed_ && asked.is_integer();
-  return seconds(std::max<std::int64_t>(0, deleting ? asked.as_integer() : usual.as_integer(30)));
+  const bool deleting = record_.deleting() && !removed_ && requested.is_integer();
+  return seconds(
+      std::max<std::int64_t>(0, deleting ? requested.as_integer() : usual.as_integer(30)));
 }
 
 void PodWorker::end_all(Duration wanted) {
@@ -543,8 +544,8 @@ void PodWorker::report() {
   Json status = make_status(record_, {.scheme = shared_.driver.scheme(),
                                       .host_ip = shared_.options.host_ip.value_or(host_ip()),
                                       .now = now_text()});
-  if (told_ && status == record_.status) return;
-  told_ = true;
+  if (reported_ && status == record_.status) return;
+  reported_ = true;
   record_.status = std::move(status);
   shared_.host.status_changed(name(), record_.status);
 }
@@ -554,9 +555,9 @@ std::string PodWorker::now_text() const { return meta::format_time(shared_.clock
 // An event is not repeated until a different one occurs.
 void PodWorker::event(const std::string& type, const std::string& reason,
                       const std::string& message) {
-  std::string said = reason + ": " + message;
-  if (said == last_event_) return;
-  last_event_ = std::move(said);
+  std::string text = reason + ": " + message;
+  if (text == last_event_) return;
+  last_event_ = std::move(text);
   shared_.host.event(name(), type, reason, message);
 }
 

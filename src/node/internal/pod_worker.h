@@ -120,7 +120,7 @@ class PodWorker {
     std::string message;
     std::optional<Duration> retry = {};
   };
-  std::optional<Obstacle> obstacle_to(std::size_t i);
+  std::optional<Obstacle> start_blocker(std::size_t i);
   Status make_pod();
   Status prepare();
   /// Removes everything of the pod except files. False: not yet.
@@ -152,7 +152,7 @@ class PodWorker {
   bool released_ = false;                 // ended for good, and removed from the driver
   bool removed_ = false;
   bool ending_ = false;
-  bool told_ = false;  // a status was reported since the runner started
+  bool reported_ = false;  // a status was reported since the runner started
   bool done_ = false;
   Duration granted_{0};    // while stopping: the last requested grace
   SteadyTime retry_at_{};  // after a failed save or cleanup

@@ -73,15 +73,17 @@ Result<os::User> user_as_root(const ContainerConfig& config, ImageKind image) {
 Result<os::Rights> rights_as_root(const ContainerConfig& config, const os::User& user,
                                   os::Calls calls) {
   const Security& security = config.security;
-  os::Capabilities kept = 0;
-  for (const std::string_view name : kDefaultCapabilities) kept |= *os::capabilities_named(name);
+  os::Capabilities capabilities = 0;
+  for (const std::string_view name : kDefaultCapabilities)
+    capabilities |= *os::capabilities_named(name);
   TRY(const os::Capabilities dropped, named(security.dropped_capabilities));
   TRY(os::Capabilities added, named(security.added_capabilities));
   // The network is the machine's, so sysctls stay unchanged: only this pod may use the ports.
   if (const auto port = config.pod.sysctls.find(kPortSysctl); port != config.pod.sysctls.end())
     added |= *os::capabilities_named("NET_BIND_SERVICE");
-  kept = (kept & ~dropped) | added;
-  return os::Rights{.capabilities = kept, .ambient = user.user == 0 ? 0 : added, .calls = calls};
+  capabilities = (capabilities & ~dropped) | added;
+  return os::Rights{
+      .capabilities = capabilities, .ambient = user.user == 0 ? 0 : added, .calls = calls};
 }
 
 Result<ProcessRules> rules_as_root(const ContainerConfig& config, ImageKind image) {

@@ -179,10 +179,10 @@ Status give_to_group(os::FileSystem& fs, const Path& path, std::uint32_t group) 
 
 // Moves the old `directory` away. A container may have it mounted and keep reading, so it is kept
 // while containers run.
-Status put_aside(os::FileSystem& fs, const Path& pod_directory, const std::string& name) {
+Status move_away(os::FileSystem& fs, const Path& pod_directory, const std::string& name) {
   const Path directory = pod_directory / kVolumes / name, aside = pod_directory / kReplaced;
-  TRY(const auto there, fs.stat(directory));
-  if (!there) return {};
+  TRY(const auto existing, fs.stat(directory));
+  if (!existing) return {};
   TRY_VOID(fs.make_directories(aside, 0700));
   for (int number = 0;; ++number) {
     const Path to = aside / (name + "." + std::to_string(number));
@@ -216,7 +216,7 @@ Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecor
   TRY_VOID(fs.make_directories(fresh));
   TRY_VOID(write_configuration(fs, fresh, record, host_ip, volume, source));
   if (const auto group = volume_group(record)) TRY_VOID(give_to_group(fs, fresh, *group));
-  TRY_VOID(put_aside(fs, pod_directory, name));
+  TRY_VOID(move_away(fs, pod_directory, name));
   TRY_VOID(fs.make_directories(pod_directory / kVolumes));
   return fs.rename(fresh, directory);
 }
@@ -251,8 +251,8 @@ Status refresh_volumes(os::FileSystem& fs, const Path& pod_directory, const PodR
     const std::string& name = volume["name"].as_string();
     const Path directory = pod_directory / kVolumes / name;
     if (!is_configuration(volume) || !names_one_directory(name)) continue;
-    TRY(const auto there, fs.stat(directory));
-    if (!there || there->kind != FileKind::kDirectory) continue;
+    TRY(const auto existing, fs.stat(directory));
+    if (!existing || existing->kind != FileKind::kDirectory) continue;
     TRY_VOID(write_configuration(fs, directory, record, host_ip, volume, source)
                  .context("volume '" + name + "'"));
     if (const auto group = volume_group(record)) TRY_VOID(give_to_group(fs, directory, *group));

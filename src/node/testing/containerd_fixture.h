@@ -30,7 +30,7 @@ class ContainerdTest : public ::testing::Test {
   /// Simulates a restart of the runner's process.
   void life() {
     driver_.reset();
-    driver_ = make_containerd_driver({.root = root_, .look_period = std::chrono::milliseconds(5)},
+    driver_ = make_containerd_driver({.root = root_, .poll_period = std::chrono::milliseconds(5)},
                                      runtime_.client());
   }
   static ContainerConfig config(const std::string& container = "c", int attempt = 0) {

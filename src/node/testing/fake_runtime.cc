@@ -234,8 +234,8 @@ Result<std::string> FakeRuntime::stop_container(const Context& ctx, const std::s
   const SteadyTime end = ctx.deadline().value_or(SteadyTime::max());
   changed_.notify_all();
   while (!ctx.stopped() && containers_.contains(id) && containers_.at(id).state == kRunning) {
-    const SteadyTime look_again = system_clock().now() + std::chrono::milliseconds(5);
-    (void)changed_.wait_until(mutex_, std::min(end, look_again));
+    const SteadyTime recheck_at = system_clock().now() + std::chrono::milliseconds(5);
+    (void)changed_.wait_until(mutex_, std::min(end, recheck_at));
     if (system_clock().now() >= end) return Error(Code::kTimeout, "deadline");
   }
   if (ctx.stopped()) return Error(Code::kCancelled, "stop requested");
@@ -289,8 +289,8 @@ Result<std::string> FakeRuntime::container_status(const std::string& id) const {
 }
 
 std::string FakeRuntime::image_status(std::string_view message) const {
-  const std::string asked = nested(message, {1, 1});
-  const std::string name = images_.contains(asked) ? asked : cri_image_name(asked);
+  const std::string requested = nested(message, {1, 1});
+  const std::string name = images_.contains(requested) ? requested : cri_image_name(requested);
   if (!images_.contains(name)) return "";
   const std::string user = image_user_;
   const std::optional<int> uid = image_uid_;

@@ -78,9 +78,10 @@ bool set_read_only(const char* path, bool recursive) {
   // Before Linux 5.12: one mount only; existing flags must be repeated.
   struct statvfs info;
   if (::statvfs(path, &info) != 0) return false;
-  const unsigned long kept = info.f_flag & (kNoSuid | kNoDev | 8 /* MS_NOEXEC */ |
-                                            1024 /* MS_NOATIME */ | 2048 /* MS_NODIRATIME */);
-  return ::mount(nullptr, path, nullptr, kRemount | kBindFlag | kReadOnly | kept, nullptr) == 0;
+  const unsigned long kept_flags = info.f_flag & (kNoSuid | kNoDev | 8 /* MS_NOEXEC */ |
+                                                  1024 /* MS_NOATIME */ | 2048 /* MS_NODIRATIME */);
+  return ::mount(nullptr, path, nullptr, kRemount | kBindFlag | kReadOnly | kept_flags, nullptr) ==
+         0;
 }
 
 bool make_file(const char* path) {
@@ -174,9 +175,9 @@ bool set_capabilities(Capabilities held, Capabilities inheritable) {
 void limit_bounding_set(const SpawnPlan& plan) {
   for (int number = 0; number < 64; ++number) {
     if ((plan.rights.capabilities >> number & 1) != 0) continue;
-    const int there = ::prctl(PR_CAPBSET_READ, number, 0, 0, 0);
-    if (there < 0) return;  // the kernel has no further capabilities
-    if (there == 0 || ::prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0) continue;
+    const int in_set = ::prctl(PR_CAPBSET_READ, number, 0, 0, 0);
+    if (in_set < 0) return;  // the kernel has no further capabilities
+    if (in_set == 0 || ::prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0) continue;
     // Without a namespace, an ordinary user's process has no capability and cannot gain one
     // (no-new-privileges).
     if (!plan.ordinary) fail(plan, Stage::kPrivileges);

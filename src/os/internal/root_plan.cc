@@ -163,15 +163,15 @@ class Planner {
 
 // The existing paths, without those covered by a mount or below another path.
 std::vector<Path> outermost(const std::vector<Path>& paths, const std::vector<Target>& targets) {
-  std::vector<Path> there;
+  std::vector<Path> present;
   for (const Path& path : paths) {
     std::error_code error;
     const Path real = fs::canonical(path, error);
-    if (!error && real != "/") there.push_back(real);
+    if (!error && real != "/") present.push_back(real);
   }
   std::vector<Path> outer;
-  for (const Path& path : there) {
-    const bool covered = std::any_of(there.begin(), there.end(),
+  for (const Path& path : present) {
+    const bool covered = std::any_of(present.begin(), present.end(),
                                      [&](const Path& other) { return below(path, other); }) ||
                          std::any_of(targets.begin(), targets.end(),
                                      [&](const Target& target) { return target.path == path; });

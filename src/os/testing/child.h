@@ -45,10 +45,10 @@ inline Ended run_in_child(const std::function<int()>& body) {
 
 /// For `body` of run_in_child(): root ignores permission bits.
 inline void become_ordinary_user() {
-  constexpr uid_t kNobody = 65534;
+  constexpr uid_t kUnprivilegedUid = 65534;
   if (::geteuid() == 0)
-    CHECK(::setresgid(kNobody, kNobody, kNobody) == 0 &&
-          ::setresuid(kNobody, kNobody, kNobody) == 0);
+    CHECK(::setresgid(kUnprivilegedUid, kUnprivilegedUid, kUnprivilegedUid) == 0 &&
+          ::setresuid(kUnprivilegedUid, kUnprivilegedUid, kUnprivilegedUid) == 0);
 }
 
 }  // namespace varda::os::testing

@@ -26,7 +26,7 @@ CrashCampaign::CrashCampaign(std::string command, std::uint64_t states_default)
       only_point_(number_from("VARDA_CRASH_POINT")),
       only_subset_(number_from("VARDA_CRASH_SUBSET")),
       begin_(system_clock().now()),
-      told_(begin_) {
+      reported_at_(begin_) {
   if (const auto limit = number_from("VARDA_SOAK_SECONDS"))
     deadline_ = begin_ + std::chrono::seconds(*limit);
 }
@@ -45,13 +45,13 @@ bool CrashCampaign::next_seed() {
   started_ = true;
   points_ = 0;
   last_changes_ = last_acknowledged_ = UINT64_MAX;
-  if (system_clock().now() - told_ >= std::chrono::seconds(10)) progress();
+  if (system_clock().now() - reported_at_ >= std::chrono::seconds(10)) progress();
   return true;
 }
 
 void CrashCampaign::progress() {
-  told_ = system_clock().now();
-  const double spent = seconds(told_ - begin_);
+  reported_at_ = system_clock().now();
+  const double spent = seconds(reported_at_ - begin_);
   std::fprintf(stderr, "%s: %llu crash states up to seed %llu in %.0f s, %.0f/s\n",
                command_.c_str(), static_cast<unsigned long long>(states_),
                static_cast<unsigned long long>(seed_), spent,

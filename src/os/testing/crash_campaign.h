@@ -56,7 +56,7 @@ class CrashCampaign {
   std::uint64_t wanted_, seed_;
   std::optional<std::uint64_t> only_point_, only_subset_;
   std::optional<SteadyTime> deadline_;
-  SteadyTime begin_, told_;
+  SteadyTime begin_, reported_at_;
   bool started_ = false;
   std::uint64_t states_ = 0, points_ = 0;
   std::uint64_t last_changes_ = UINT64_MAX, last_acknowledged_ = UINT64_MAX;

@@ -182,8 +182,8 @@ void CrashDisk::change(std::vector<Change> together) {
   for (const Change& change : together) {
     auto& entries = node(change.directory).entries;
     if (const auto old = entries.find(change.name); old != entries.end()) {
-      Node& gone = node(old->second);
-      if (--gone.links == 0) used_ -= gone.image.size();
+      Node& removed = node(old->second);
+      if (--removed.links == 0) used_ -= removed.image.size();
       entries.erase(old);
     }
     if (change.target == 0) continue;
@@ -305,9 +305,9 @@ CrashDisk CrashDisk::crashed(Rng& rng) const {
   while (!open.empty()) {
     const Inode directory = open.back();
     open.pop_back();
-    Node& here = *left.nodes_[directory];
-    here.entries = here.durable_entries = entries[directory];
-    for (const auto& [name, inode] : here.entries) {
+    Node& node = *left.nodes_[directory];
+    node.entries = node.durable_entries = entries[directory];
+    for (const auto& [name, inode] : node.entries) {
       auto& slot = left.nodes_[inode];
       if (slot == nullptr) {
         slot = std::make_unique<Node>(survivor(at(inode), rng));

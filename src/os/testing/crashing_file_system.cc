@@ -9,7 +9,7 @@ namespace {
 Error missing(const Path& path) {
   return {Code::kNotFound, path.string() + ": No such file or directory"};
 }
-Error there_already(const Path& path) {
+Error already_exists(const Path& path) {
   return {Code::kAlreadyExists, path.string() + ": File exists"};
 }
 Error no_directory(const Path& path) {
@@ -200,7 +200,7 @@ Result<CrashingFileSystem::Place> CrashingFileSystem::find(const Path& path) con
   return Error(Code::kInvalid, path.string() + ": Too many levels of symbolic links");
 }
 
-Result<CrashingFileSystem::Place> CrashingFileSystem::find_there(const Path& path) const {
+Result<CrashingFileSystem::Place> CrashingFileSystem::find_existing(const Path& path) const {
   TRY(const Place place, find(path));
   if (place.inode == 0) return missing(path);
   return place;
@@ -217,7 +217,7 @@ Result<std::unique_ptr<File>> CrashingFileSystem::open(const Path& path, Open ho
     place.inode = disk_.make(FileKind::kFile, mode);
     disk_.change({{place.directory, place.name, place.inode}});
   } else {
-    if (how == Open::kExclusive) return there_already(path);
+    if (how == Open::kExclusive) return already_exists(path);
     if (disk_.at(place.inode).kind != FileKind::kFile)
       return Error(Code::kInvalid, path.string() + ": not a file");
     if (how == Open::kTruncate) disk_.truncate(place.inode, 0);
@@ -242,7 +242,7 @@ Result<std::optional<FileInfo>> CrashingFileSystem::stat(const Path& path) {
 Result<std::vector<std::string>> CrashingFileSystem::list(const Path& directory) {
   TRY_VOID(enter("list", directory));
   MutexLock lock(mutex_);
-  TRY(const Place place, find_there(directory));
+  TRY(const Place place, find_existing(directory));
   const CrashDisk::Node& node = disk_.at(place.inode);
   if (node.kind != FileKind::kDirectory) return no_directory(directory);
   std::vector<std::string> names;
@@ -271,7 +271,7 @@ Status CrashingFileSystem::make_directories(const Path& path, std::uint32_t mode
 Status CrashingFileSystem::rename(const Path& from, const Path& to) {
   TRY_VOID(enter("rename", from));
   MutexLock lock(mutex_);
-  TRY(const Place source, find_there(from));
+  TRY(const Place source, find_existing(from));
   TRY(const Place target, find(to));
   if (source.inode == target.inode)
     return {};  // itself, or two names of one file: POSIX leaves both
@@ -293,11 +293,11 @@ Status CrashingFileSystem::rename(const Path& from, const Path& to) {
 Status CrashingFileSystem::link(const Path& existing, const Path& name) {
   TRY_VOID(enter("link", name));
   MutexLock lock(mutex_);
-  TRY(const Place source, find_there(existing));
+  TRY(const Place source, find_existing(existing));
   TRY(const Place target, find(name));
   if (disk_.at(source.inode).kind == FileKind::kDirectory)
     return Error(Code::kForbidden, existing.string() + ": a directory has one name");
-  if (target.inode != 0) return there_already(name);
+  if (target.inode != 0) return already_exists(name);
   disk_.change({{target.directory, target.name, source.inode}});
   return {};
 }
@@ -306,7 +306,7 @@ Status CrashingFileSystem::symlink(const std::string& target, const Path& name) 
   TRY_VOID(enter("symlink", name));
   MutexLock lock(mutex_);
   TRY(const Place place, find(name));
-  if (place.inode != 0) return there_already(name);
+  if (place.inode != 0) return already_exists(name);
   disk_.change({{place.directory, place.name, disk_.make(FileKind::kSymlink, 0777, target)}});
   return {};
 }
@@ -314,7 +314,7 @@ Status CrashingFileSystem::symlink(const std::string& target, const Path& name) 
 Result<std::string> CrashingFileSystem::read_link(const Path& path) {
   TRY_VOID(enter("read_link", path));
   MutexLock lock(mutex_);
-  TRY(const Place place, find_there(path));
+  TRY(const Place place, find_existing(path));
   if (disk_.at(place.inode).kind != FileKind::kSymlink)
     return Error(Code::kInvalid, path.string() + ": no symlink");
   return disk_.at(place.inode).link_target;
@@ -353,7 +353,7 @@ Status CrashingFileSystem::remove_all(const Path& path) {
 Status CrashingFileSystem::set_mode(const Path& path, std::uint32_t mode) {
   TRY_VOID(enter("set_mode", path));
   MutexLock lock(mutex_);
-  TRY(const Place place, find_there(path));
+  TRY(const Place place, find_existing(path));
   disk_.set_mode(place.inode, mode);
   return {};
 }
@@ -361,7 +361,7 @@ Status CrashingFileSystem::set_mode(const Path& path, std::uint32_t mode) {
 Status CrashingFileSystem::sync_directory(const Path& path) {
   TRY_VOID(enter("sync_directory", path));
   MutexLock lock(mutex_);
-  TRY(const Place place, find_there(path));
+  TRY(const Place place, find_existing(path));
   if (disk_.at(place.inode).kind != FileKind::kDirectory) return no_directory(path);
   disk_.sync_directory(place.inode);
   return {};

@@ -87,7 +87,7 @@ class CrashingFileSystem final : public FileSystem {
   Status enter(std::string_view call, const Path& path);
   /// Follows symlinks in all components but the last. kNotFound: the directory is missing.
   Result<Place> find(const Path& path) const REQUIRES(mutex_);
-  Result<Place> find_there(const Path& path) const REQUIRES(mutex_);
+  Result<Place> find_existing(const Path& path) const REQUIRES(mutex_);
   void clear(Inode directory) REQUIRES(mutex_);
   bool fits(std::uint64_t growth) const REQUIRES(mutex_) {
     return disk_.used_bytes() + growth <= capacity_bytes_;

@@ -254,14 +254,14 @@ Status MemoryFileSystem::make_directories(const Path& path, std::uint32_t mode) 
   Path done;
   for (const Path& part : Path(name)) {
     done /= part;
-    const std::string here = normal_path(done);
-    const auto node = at(here);
+    const std::string prefix = normal_path(done);
+    const auto node = at(prefix);
     if (node == nullptr) {
-      nodes_[here] = std::make_shared<Node>(Node{.kind = FileKind::kDirectory,
-                                                 .bytes = "",
-                                                 .mode = mode,
-                                                 .inode = ++inodes_,
-                                                 .modified = system_clock().wall()});
+      nodes_[prefix] = std::make_shared<Node>(Node{.kind = FileKind::kDirectory,
+                                                   .bytes = "",
+                                                   .mode = mode,
+                                                   .inode = ++inodes_,
+                                                   .modified = system_clock().wall()});
     } else if (node->kind == FileKind::kFile) {
       return Error(Code::kAlreadyExists, path.string() + ": a file is in the way");
     }
@@ -360,9 +360,9 @@ Status MemoryFileSystem::remove_all(const Path& path) {
   MutexLock lock(mutex_);
   TRY(const std::string name, resolve(path));
   std::erase_if(nodes_, [&](auto& item) {
-    const bool gone = item.first == name || item.first.starts_with(name + "/");
-    if (gone) --item.second->links;
-    return gone;
+    const bool removed = item.first == name || item.first.starts_with(name + "/");
+    if (removed) --item.second->links;
+    return removed;
   });
   return {};
 }

@@ -98,9 +98,9 @@ Status Bring::run(const std::string& file_name) {
     TRY_VOID(ctx_.check());
     const SnapshotFile& wanted = wanted_.files[i];
     const os::Path final = tree / (wanted.path.empty() ? file_name : wanted.path);
-    TRY(const auto there, fs_.stat(final));
+    TRY(const auto existing, fs_.stat(final));
     // A file gets its name only when it is whole and synced.
-    if (there && there->kind == os::FileKind::kFile && there->size_bytes == wanted.size) {
+    if (existing && existing->kind == os::FileKind::kFile && existing->size_bytes == wanted.size) {
       note(plans[i].fetch_bytes);
       continue;
     }
@@ -130,20 +130,20 @@ Status Bring::file(const SnapshotFile& wanted, const FilePlan& plan, const os::P
     TRY(const auto part, fs_.open(path, os::Open::kCreate));
     TRY(const std::uint64_t good, resume(*part, wanted));
     for (const BlockRun& run : runs) {
-      BlockRun rest = run;
+      BlockRun remaining = run;
       if (run.first < good) {
         const std::uint64_t skip = std::min(good - run.first, run.count);
         if (run.fetch) {
           for (std::uint64_t i = 0; i < skip; ++i)
             note(length_of(run.first + i, wanted.size, wanted_.block_bytes));
         }
-        rest.first += skip;
-        rest.from_block += skip;
-        rest.count -= skip;
+        remaining.first += skip;
+        remaining.from_block += skip;
+        remaining.count -= skip;
       }
-      if (rest.count == 0) continue;
-      TRY_VOID(rest.fetch ? fetch(*part, wanted, rest.first, rest.count)
-                          : copy(*part, wanted, rest));
+      if (remaining.count == 0) continue;
+      TRY_VOID(remaining.fetch ? fetch(*part, wanted, remaining.first, remaining.count)
+                               : copy(*part, wanted, remaining));
     }
     TRY_VOID(part->sync());
   }

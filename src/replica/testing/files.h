@@ -27,7 +27,7 @@ inline Snapshot snapshot_of(const Files& files, std::uint32_t block_bytes) {
 class FileSource final : public BlockSource {
  public:
   explicit FileSource(const Files& files) : files_(files) {}
-  std::uint64_t given_bytes = 0;
+  std::uint64_t served_bytes = 0;
   /// Called before each piece; an error ends the read.
   std::function<Status()> before_piece;
   std::size_t piece_bytes = 700;
@@ -44,7 +44,7 @@ class FileSource final : public BlockSource {
       const std::string_view piece = std::string_view(at->second)
                                          .substr(static_cast<std::size_t>(offset),
                                                  std::min<std::uint64_t>(piece_bytes, length));
-      given_bytes += piece.size();
+      served_bytes += piece.size();
       TRY_VOID(sink(piece));
       offset += piece.size();
       length -= piece.size();

@@ -49,17 +49,17 @@ Json dressed(Json wanted, const ObjectRef* owner, const std::string& applied) {
   return wanted;
 }
 
-enum class Claim { kOurs, kWait, kForeign };
+enum class Claim { kOwned, kWait, kForeign };
 
 /// Decides to which owner the existing object of that name belongs.
 Claim claim(const Json& live, const ObjectRef& owner) {
   const Json& controller = controller_of(live);
   if (controller["uid"].as_string() == owner.uid)
-    return deleting(live) ? Claim::kWait : Claim::kOurs;
+    return deleting(live) ? Claim::kWait : Claim::kOwned;
   if (controller.is_null()) {
     // Left by an orphaning delete: it was ours.
     const bool made_by_us = live["metadata"]["annotations"].contains(kLastApplied);
-    return made_by_us ? (deleting(live) ? Claim::kWait : Claim::kOurs) : Claim::kForeign;
+    return made_by_us ? (deleting(live) ? Claim::kWait : Claim::kOwned) : Claim::kForeign;
   }
   const bool same_name = controller["kind"].as_string() == owner.resource->kind &&
                          controller["name"].as_string() == owner.key.name &&
@@ -105,7 +105,7 @@ Status ApiWriter::converge(const Context& ctx, const ObjectRef& owner, std::vect
   for (Json& object : wanted) {
     TRY_VOID(ctx.check());
     const std::string what = meta::describe(object);
-    Status status = bring_about(ctx, &owner, std::move(object)).context(what);
+    Status status = create_or_update(ctx, &owner, std::move(object)).context(what);
     if (!status.ok() && first.ok()) first = std::move(status);
   }
   return first;
@@ -137,10 +137,10 @@ Status ApiWriter::remove_unwanted(const Context& ctx, const ObjectRef& owner,
 
 Status ApiWriter::apply(const Context& ctx, Json wanted) {
   const std::string what = meta::describe(wanted);
-  return bring_about(ctx, nullptr, std::move(wanted)).context(what);
+  return create_or_update(ctx, nullptr, std::move(wanted)).context(what);
 }
 
-Status ApiWriter::bring_about(const Context& ctx, const ObjectRef* owner, Json wanted) {
+Status ApiWriter::create_or_update(const Context& ctx, const ObjectRef* owner, Json wanted) {
   TRY(Informer* const informer, informer_of(wanted));
   const Resource& resource = informer->resource();
   const ObjectKey key = key_in(wanted);
@@ -163,7 +163,7 @@ Status ApiWriter::bring_about(const Context& ctx, const ObjectRef* owner, Json w
   if (created.error().code() != Code::kAlreadyExists) return std::move(created).error();
   // The copy is behind, or holds only some of the objects.
   TRY(std::optional<Json> live, client_.find(ctx, resource, key));
-  if (!live) return Error(Code::kConflict, "it came and went while it was being created");
+  if (!live) return Error(Code::kConflict, "another client created and deleted it");
   return update(ctx, *informer, owner, wanted, std::move(*live), update_of(resource), uid);
 }
 
@@ -172,9 +172,9 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
   const Resource& resource = informer.resource();
   for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
     if (owner) {
-      const Claim whose = claim(live, *owner);
-      if (whose == Claim::kWait) return {};
-      if (whose == Claim::kForeign) {
+      const Claim ownership = claim(live, *owner);
+      if (ownership == Claim::kWait) return {};
+      if (ownership == Claim::kForeign) {
         return Error(Code::kAlreadyExists,
                      "an object of that name exists and is not controlled by " + owner->str() +
                          "; rename one of them, or delete it");
@@ -214,7 +214,7 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
     live = std::move(*fresh);
     if (!uid.empty() && std::as_const(live)["metadata"]["uid"].as_string() != uid) return {};
   }
-  return Error(Code::kConflict, "others keep changing it");
+  return Error(Code::kConflict, "too many concurrent changes");
 }
 
 Status ApiWriter::edit(const Context& ctx, const ObjectRef& object, Part part,
@@ -246,7 +246,7 @@ Status ApiWriter::edit(const Context& ctx, const ObjectRef& object, Part part,
     if (code != Code::kConflict) return std::move(written).error().context(object.str());
     TRY(live, client_.find(ctx, resource, object.key));
   }
-  return Error(Code::kConflict, object.str() + ": others keep changing it");
+  return Error(Code::kConflict, object.str() + ": too many concurrent changes");
 }
 
 Result<Json> ApiWriter::create(const Context& ctx, Json object, const ObjectRef* owner) {

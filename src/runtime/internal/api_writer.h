@@ -43,7 +43,7 @@ class ApiWriter final : public Writer {
   Update update_of(const Resource& resource) const;
   Status remove_unwanted(const Context& ctx, const ObjectRef& owner,
                          const std::vector<Json>& wanted);
-  Status bring_about(const Context& ctx, const ObjectRef* owner, Json wanted);
+  Status create_or_update(const Context& ctx, const ObjectRef* owner, Json wanted);
   Status update(const Context& ctx, Informer& informer, const ObjectRef* owner, const Json& wanted,
                 Json live, Update update, const std::string& uid);
 

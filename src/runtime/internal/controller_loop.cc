@@ -147,7 +147,8 @@ void ControllerLoop::process(const Context& ctx, const ObjectKey& key) {
 Result<Action> ControllerLoop::reconcile(const Context& ctx, const ObjectKey& key,
                                          const StoredPtr& object) {
   try {
-    if (!object) return spec_.gone ? spec_.gone(ctx, key, writer_) : Action::await_change();
+    if (!object)
+      return spec_.on_deleted ? spec_.on_deleted(ctx, key, writer_) : Action::await_change();
     // Unreadable: an event shows the problem to the user. The object and its children stay
     // unchanged.
     if (!object->problem.empty()) return Action::await_change();

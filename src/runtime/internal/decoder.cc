@@ -19,7 +19,7 @@ Result<ObjectPtr> Decoder::decode(const codec::Json& tree) const {
 std::uint64_t Decoder::add(ObjectPtr object) {
   ObjectPtr last;  // destroyed after the lock is released
   MutexLock lock(mutex_);
-  last = keep(++last_id_, std::move(object));
+  last = cache(++last_id_, std::move(object));
   return last_id_;
 }
 
@@ -27,7 +27,7 @@ ObjectPtr Decoder::object(std::uint64_t id, const std::string& text) {
   {
     MutexLock lock(mutex_);
     if (const auto found = places_.find(id); found != places_.end()) {
-      kept_.splice(kept_.begin(), kept_, found->second);
+      cached_.splice(cached_.begin(), cached_, found->second);
       return found->second->second;
     }
   }
@@ -41,24 +41,24 @@ ObjectPtr Decoder::object(std::uint64_t id, const std::string& text) {
   ObjectPtr last;
   MutexLock lock(mutex_);
   if (const auto found = places_.find(id); found != places_.end()) return found->second->second;
-  last = keep(id, *object);
+  last = cache(id, *object);
   return std::move(*object);
 }
 
-std::size_t Decoder::kept() const {
+std::size_t Decoder::cached() const {
   MutexLock lock(mutex_);
-  return kept_.size();
+  return cached_.size();
 }
 
 /// Returns the evicted object, if any.
-ObjectPtr Decoder::keep(std::uint64_t id, ObjectPtr object) {
-  kept_.emplace_front(id, std::move(object));
-  places_.emplace(id, kept_.begin());
-  if (kept_.size() <= kept_max_) return nullptr;
-  ObjectPtr gone = std::move(kept_.back().second);
-  places_.erase(kept_.back().first);
-  kept_.pop_back();
-  return gone;
+ObjectPtr Decoder::cache(std::uint64_t id, ObjectPtr object) {
+  cached_.emplace_front(id, std::move(object));
+  places_.emplace(id, cached_.begin());
+  if (cached_.size() <= cached_max_) return nullptr;
+  ObjectPtr evicted = std::move(cached_.back().second);
+  places_.erase(cached_.back().first);
+  cached_.pop_back();
+  return evicted;
 }
 
 }  // namespace varda::runtime

@@ -21,8 +21,9 @@ namespace varda::runtime {
 class Decoder {
  public:
   using Decode = std::function<Result<std::shared_ptr<const void>>(const codec::Json&)>;
-  /// `decode` may throw. At most `kept_max` objects are kept, the most recently used.
-  Decoder(Decode decode, std::size_t kept_max) : decode_(std::move(decode)), kept_max_(kept_max) {}
+  /// `decode` may throw. At most `cached_max` objects are kept, the most recently used.
+  Decoder(Decode decode, std::size_t cached_max)
+      : decode_(std::move(decode)), cached_max_(cached_max) {}
 
   /// Returns an id for a new text. `object` is the result of decoding it.
   std::uint64_t add(std::shared_ptr<const void> object);
@@ -30,18 +31,18 @@ class Decoder {
   std::shared_ptr<const void> object(std::uint64_t id, const std::string& text);
   /// kInternal: decode threw.
   Result<std::shared_ptr<const void>> decode(const codec::Json& tree) const;
-  std::size_t kept() const;
+  std::size_t cached() const;
 
  private:
   using Entry = std::pair<std::uint64_t, std::shared_ptr<const void>>;
-  std::shared_ptr<const void> keep(std::uint64_t id, std::shared_ptr<const void> object)
+  std::shared_ptr<const void> cache(std::uint64_t id, std::shared_ptr<const void> object)
       REQUIRES(mutex_);
 
   const Decode decode_;
-  const std::size_t kept_max_;
+  const std::size_t cached_max_;
   mutable Mutex mutex_;
   std::uint64_t last_id_ GUARDED_BY(mutex_) = 0;
-  std::list<Entry> kept_ GUARDED_BY(mutex_);  // most recently used first
+  std::list<Entry> cached_ GUARDED_BY(mutex_);  // most recently used first
   std::unordered_map<std::uint64_t, std::list<Entry>::iterator> places_ GUARDED_BY(mutex_);
 };
 

@@ -32,8 +32,8 @@ inline bool copies_agree(const Manager& manager, const kube::Client& client) {
 
 /// Waits until the manager is ready and its copies are complete. Then neither work nor a change of
 /// `revision` (the server's) may appear in forty checks. False: one minute was not enough.
-inline bool at_rest(const Manager& manager, const kube::Client& client,
-                    const std::function<std::string()>& revision) {
+inline bool becomes_idle(const Manager& manager, const kube::Client& client,
+                         const std::function<std::string()>& revision) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   std::string before;
   for (int quiet = -1; quiet < 40; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {

@@ -114,7 +114,7 @@ void MisbehavingServer::serve(int fd) {
 bool MisbehavingServer::answer(int fd, const std::string& method, const std::string& target) {
   const bool watch = target.find("watch=true") != std::string::npos;
   const std::optional<Fault> fault = next(watch ? Fault::On::kWatch : Fault::On::kList);
-  if (fault && fault->what == Fault::What::kSay) {
+  if (fault && fault->what == Fault::What::kSend) {
     (void)send_all(fd, fault->bytes);
     return false;
   }

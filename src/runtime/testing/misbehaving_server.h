@@ -18,13 +18,13 @@ namespace varda::runtime {
 struct Fault {
   enum class On { kList, kWatch };
   enum class What {
-    kSay,      // sends `bytes` and closes
+    kSend,     // sends `bytes` and closes
     kCut,      // sends the real answer up to `count` bytes and closes
     kDribble,  // sends the real answer byte by byte
     kEvents,   // for a watch: sends `count` real events, then `bytes`, and closes
   };
   On on = On::kList;
-  What what = What::kSay;
+  What what = What::kSend;
   std::string bytes = {};
   std::size_t count = 0;
 };

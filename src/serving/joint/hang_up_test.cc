@@ -26,13 +26,13 @@ TEST_F(Joint, ClientThatHangsUpFreesItsPlaceAndEndsTheCall) {
   auto second = begin("POST", "/v2/models/m/infer", hard());
   cloud_.wait_for_requests(2);  // holds the only place
   cloud_.release();
-  EXPECT_EQ(outcome(second.get()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(outcome(second.get()), "0.125 by cloud 9 hard, called cloud");
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (counter("errors") != R"({"cloud":{"ClientGone":1}})")
     ASSERT_TRUE(ctx.check().ok()) << counter("errors");
   EXPECT_EQ(counter("inferences"), "1");
-  EXPECT_EQ(counter("asked"), R"({"cloud":2})");
-  EXPECT_EQ(counter("bytesUp"), std::to_string(2 * hard().size()));
+  EXPECT_EQ(counter("called"), R"({"cloud":2})");
+  EXPECT_EQ(counter("bytesSent"), std::to_string(2 * hard().size()));
   EXPECT_THAT(
       registry_.text(),
       HasSubstr("varda_joint_errors_total{model=\"m\",tier=\"cloud\",reason=\"ClientGone\"} 1\n"));
@@ -43,7 +43,7 @@ TEST_F(Joint, ClientsThatHangUpDoNotOpenTheBreaker) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin(), "http://cloud", 1, 3600000));
   start();
-  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, called cloud");
   cloud_.hold();
   for (std::size_t i = 1; i <= 30; ++i) {
     Watched one = begin_watched(hard());
@@ -51,7 +51,7 @@ TEST_F(Joint, ClientsThatHangUpDoNotOpenTheBreaker) {
     one.hang_up();
   }
   cloud_.release();
-  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, called cloud");
   EXPECT_EQ(reported().at("tiers/1/state").as_string(), "Ready");
   EXPECT_FALSE(reported().contains("degraded"));
   EXPECT_TRUE(reported().at("tiers/1/lastError").is_null());
@@ -120,7 +120,7 @@ TEST_F(Joint, ClientsThatHangUpAtAnyMomentLeaveNoState) {
   for (int i = 0; i < 4; ++i) last.push_back(begin("POST", "/v2/models/m/infer", hard()));
   cloud_.wait_for_requests(before + 4);  // all places are free
   cloud_.release();
-  for (auto& answer : last) EXPECT_EQ(outcome(answer.get()), "0.125 by cloud 9 hard, asked cloud");
+  for (auto& answer : last) EXPECT_EQ(outcome(answer.get()), "0.125 by cloud 9 hard, called cloud");
 }
 
 }  // namespace

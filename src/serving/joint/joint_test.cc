@@ -22,7 +22,7 @@ TEST_F(Joint, EasyExampleStaysAndHardExampleGoesToTheCloud) {
   start();
   EXPECT_EQ(infer(easy()), "1 by edge 3 easy");
   EXPECT_EQ(cloud_.requests().size(), 0u);
-  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, called cloud");
   ASSERT_EQ(cloud_.requests().size(), 1u);
   EXPECT_EQ(cloud_.requests()[0].body, hard());
   const Json json = codec::parse_json(call("POST", "/v2/models/m/infer", hard()).body).value();
@@ -31,7 +31,7 @@ TEST_F(Joint, EasyExampleStaysAndHardExampleGoesToTheCloud) {
   EXPECT_EQ(counter("inferences"), "3");
   EXPECT_EQ(counter("hard"), "2");
   EXPECT_EQ(counter("answered"), R"({"cloud":2,"edge":1})");
-  EXPECT_EQ(counter("bytesUp"), std::to_string(2 * hard().size()));
+  EXPECT_EQ(counter("bytesSent"), std::to_string(2 * hard().size()));
   EXPECT_EQ(reported().at("tiers/1/version").as_string(), "9");
   const std::string metrics = registry_.text();
   EXPECT_THAT(metrics, HasSubstr("varda_joint_inferences_total{model=\"m\"} 3\n"));
@@ -67,7 +67,7 @@ TEST_F(Joint, BinaryAnswersOfEitherTierContainParameters) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin()));
   start();
-  const auto ask = [&](std::array<float, 2> values) {
+  const auto infer = [&](std::array<float, 2> values) {
     oip::InferRequest request;
     request.encoding = oip::Encoding::kBinary;
     request.inputs = {
@@ -82,7 +82,7 @@ TEST_F(Joint, BinaryAnswersOfEitherTierContainParameters) {
                                      response.headers.find(oip::kJsonLengthHeader))
         .value();
   };
-  EXPECT_EQ(ask({1, 0}).parameters["tier"].as_string(), "edge");
+  EXPECT_EQ(infer({1, 0}).parameters["tier"].as_string(), "edge");
   cloud_.infers([](const net::Request& request) {
     const std::array<float, 1> values = {42};
     const std::array<oip::Encoding, 1> encodings = {oip::Encoding::kBinary};
@@ -100,11 +100,11 @@ TEST_F(Joint, BinaryAnswersOfEitherTierContainParameters) {
         message.body,
         nullptr};
   });
-  const oip::InferResponse answer = ask({0.5, 0.5});
+  const oip::InferResponse answer = infer({0.5, 0.5});
   EXPECT_EQ(answer.model_name, "m");
   EXPECT_EQ(answer.outputs[0].tensor.values<float>()[0], 42.0f);
   EXPECT_EQ(codec::write_json(answer.parameters),
-            R"({"more":1,"tier":"cloud","hard":true,"asked":"cloud","tier_version":"9"})");
+            R"({"more":1,"tier":"cloud","hard":true,"called":"cloud","tier_version":"9"})");
 }
 
 TEST_F(Joint, FailureOfTheNextTierFallsBackToTheFirst) {
@@ -122,11 +122,11 @@ TEST_F(Joint, FailureOfTheNextTierFallsBackToTheFirst) {
                                          {404, "{}", "Refused"},
                                          {200, "<html>welcome</html>", "Failed"}}) {
     cloud_.infers(c.status, c.body);
-    EXPECT_EQ(infer(hard()), "0.5 by edge 3 hard, asked cloud, fallback cloud: " + c.reason)
+    EXPECT_EQ(infer(hard()), "0.5 by edge 3 hard, called cloud, fallback cloud: " + c.reason)
         << c.status;
   }
   cloud_.infers(200, kBig);
-  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, called cloud");
   EXPECT_THAT(
       registry_.text(),
       HasSubstr("varda_joint_errors_total{model=\"m\",tier=\"cloud\",reason=\"Failed\"} 2\n"));
@@ -161,7 +161,7 @@ TEST_F(Joint, SlowTierIsAbandonedAtTheDeadline) {
   cloud_.hold();
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   // A stalled machine may have no time left for the call at all.
-  for (std::string got; got != "0.5 by edge 3 hard, asked cloud, fallback cloud: Timeout";) {
+  for (std::string got; got != "0.5 by edge 3 hard, called cloud, fallback cloud: Timeout";) {
     ASSERT_TRUE(ctx.check().ok()) << got;
     got = infer(hard());
     ASSERT_THAT(got, StartsWith("0.5 by edge 3 hard"));
@@ -178,7 +178,7 @@ TEST_F(Joint, EarlierDeadlineOfTheRequestApplies) {
       R"({"parameters":{"timeout":50000},"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[0.5,0.5]}]})";
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   // A stalled machine may have no time left for the run or the call.
-  for (std::string got; got != "0.5 by edge 3 hard, asked cloud, fallback cloud: Timeout";) {
+  for (std::string got; got != "0.5 by edge 3 hard, called cloud, fallback cloud: Timeout";) {
     ASSERT_TRUE(ctx.check().ok()) << got;
     got = infer(body);
   }
@@ -222,7 +222,7 @@ TEST_F(Joint, RequestsInFlightToTheNextTierAreLimited) {
   EXPECT_EQ(infer(hard()), "0.5 by edge 3 hard, fallback cloud: InFlightLimit");
   EXPECT_EQ(infer(easy()), "1 by edge 3 easy");
   cloud_.release();
-  EXPECT_EQ(outcome(first.get()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(outcome(first.get()), "0.125 by cloud 9 hard, called cloud");
 }
 
 // Answers may be large, and writing one may block.
@@ -269,10 +269,10 @@ TEST_F(Joint, CloudOnlyPolicySkipsTheRunAndFallsBackToIt) {
   models_.add("m", "3", kModel + ("count_runs " + runs.string() + "\n"), "warmup: {runs: 0}\n");
   models_.joint_file("m", joint_file(policy("CloudOnly")));
   start();
-  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 hard, called cloud");
   EXPECT_EQ(lines(runs), 0u);
   cloud_.infers(500, "{}");
-  EXPECT_EQ(infer(easy()), "1 by edge 3 hard, asked cloud, fallback cloud: Failed");
+  EXPECT_EQ(infer(easy()), "1 by edge 3 hard, called cloud, fallback cloud: Failed");
   EXPECT_EQ(lines(runs), 1u);
   models_.joint_file("m", joint_file(policy("EdgeOnly")));
   settle();
@@ -283,14 +283,14 @@ TEST_F(Joint, PolicyReadsItsOutputEvenIfNotRequested) {
   models_.add("m", "3", "tensor FP32 -1 2\ntensor FP32 -1 1\n");  // outputs y and y1
   models_.joint_file("m", joint_file(policy("Margin", R"({"output":"y"})")));
   start();
-  const auto ask = [&](const std::string& numbers) {
+  const auto infer = [&](const std::string& numbers) {
     return outcome(call(
         "POST", "/v2/models/m/infer",
         R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":)" + numbers +
             R"(},{"name":"x1","shape":[1,1],"datatype":"FP32","data":[3]}],"outputs":[{"name":"y1"}]})"));
   };
-  EXPECT_EQ(ask("[1,0]"), "3 by edge 3 easy");
-  EXPECT_EQ(ask("[0.5,0.5]"), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer("[1,0]"), "3 by edge 3 easy");
+  EXPECT_EQ(infer("[0.5,0.5]"), "0.125 by cloud 9 hard, called cloud");
   EXPECT_EQ(counter("invalid"), "0");
 }
 
@@ -301,13 +301,13 @@ TEST_F(Joint, ImageIsForwardedUnchangedAndThePolicyReadsTensors) {
               "postprocess: {softmax: {}, top_k: {k: 1}}\n");
   models_.joint_file("m", joint_file(margin()));
   start();
-  const auto ask = [&](std::vector<std::uint8_t> grey) {
+  const auto infer = [&](std::vector<std::uint8_t> grey) {
     return call("POST", "/v2/models/m/infer", codec::encode_png({2, 1, 1, std::move(grey)}).value(),
                 {{"Content-Type", "image/png"}});
   };
-  EXPECT_EQ(outcome(ask({0, 200})), "\"1\" by edge 3 easy")
+  EXPECT_EQ(outcome(infer({0, 200})), "\"1\" by edge 3 easy")
       << "answers are what the request gets, not what the policy reads";
-  EXPECT_EQ(outcome(ask({100, 101})), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(outcome(infer({100, 101})), "0.125 by cloud 9 hard, called cloud");
   ASSERT_EQ(cloud_.requests().size(), 1u);
   EXPECT_EQ(cloud_.requests()[0].headers.find("Content-Type"), "image/png");
   EXPECT_EQ(cloud_.requests()[0].body, codec::encode_png({2, 1, 1, {100, 101}}).value());
@@ -317,7 +317,7 @@ TEST_F(Joint, NextTierAnswersForAFailingModelButNotForABadRequest) {
   models_.add("m", "3", std::string(kModel) + "fail_run no luck\n", "warmup: {runs: 0}\n");
   models_.joint_file("m", joint_file(margin()));
   start();
-  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, asked cloud");
+  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, called cloud");
   EXPECT_THAT(infer("{"), StartsWith("400 "));
   EXPECT_EQ(cloud_.requests().size(), 1u);
   cloud_.infers(500, "{}");
@@ -336,7 +336,7 @@ TEST_F(Joint, FullQueueSendsTheRequestToTheNextTier) {
   while (repository_->find("m", "").value()->executor().waiting() > 0)
     ASSERT_TRUE(ctx.check().ok());
   auto second = begin("POST", "/v2/models/m/infer", easy());
-  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, asked cloud");
+  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, called cloud");
   models_.release("run");
   EXPECT_EQ(outcome(first.get()), "1 by edge 3 easy");
   EXPECT_EQ(outcome(second.get()), "1 by edge 3 easy");
@@ -420,11 +420,11 @@ TEST_F(Joint, InvalidJointFileKeepsTheOldPolicyAndReportsAProblem) {
   models_.joint_file("m", joint_file(policy("Margin", R"({"output":"probabilities"})")));
   settle();
   EXPECT_EQ(reported().at("problem/reason").as_string(), "PolicyMismatch");
-  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, called cloud");
   models_.joint_file("m", R"({"version":1,"tiers":[]})");
   settle();
   EXPECT_EQ(reported().at("problem/reason").as_string(), "Invalid");
-  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, called cloud");
   models_.joint_file("m", joint_file(margin("0")));
   settle();
   EXPECT_FALSE(reported().contains("problem"));
@@ -437,7 +437,7 @@ TEST_F(Joint, MismatchAtStartIsListedInTheIndexAndTheCloudAnswers) {
   models_.joint_file("m", joint_file(margin()));
   start();
   EXPECT_THAT(index(), ElementsAre("m/3 UNAVAILABLE PolicyMismatch"));
-  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, asked cloud");
+  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, called cloud");
   models_.joint_file("m", joint_file(policy("EdgeOnly")));
   settle();
   EXPECT_THAT(index(), ElementsAre("m/3 READY"));
@@ -447,21 +447,21 @@ TEST_F(Joint, EndpointServedOnlyByTheCloudFollowsItsReadiness) {
   models_.add("m", "3", std::string(kModel) + "fail_load torn\n");
   models_.joint_file("m", joint_file(margin()));
   cloud_.is_ready(503);
-  start({.look_interval = std::chrono::milliseconds(1), .idle_max = std::chrono::milliseconds(1)});
+  start({.check_interval = std::chrono::milliseconds(1), .idle_max = std::chrono::milliseconds(1)});
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (!reported().contains("degraded"))
     ASSERT_TRUE(ctx.check().ok()) << "nobody asks it anything, and still it is known";
   EXPECT_EQ(call("GET", "/v2/models/m/ready").status, 503);
   cloud_.is_ready(200);
   while (call("GET", "/v2/models/m/ready").status != 200) ASSERT_TRUE(ctx.check().ok());
-  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, asked cloud");
+  EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, called cloud");
 }
 
 TEST_F(Joint, RemovedJointFileEndsJointInferenceAndKeepsCounters) {
   models_.add("m", "3", kModel);
   models_.joint_file("m", joint_file(margin()));
   start();
-  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, called cloud");
   models_.remove("m/joint.json");
   settle();
   EXPECT_THAT(call("POST", "/v2/models/m/infer", hard()).body,
@@ -469,7 +469,7 @@ TEST_F(Joint, RemovedJointFileEndsJointInferenceAndKeepsCounters) {
   EXPECT_EQ(call("GET", "/v2/models/m/joint").status, 404);
   models_.joint_file("m", joint_file(margin()));
   settle();
-  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, called cloud");
   EXPECT_EQ(counter("inferences"), "2");
 }
 
@@ -491,12 +491,12 @@ TEST_F(Joint, MiddleTierAppliesItsOwnPolicy) {
     });
   };
   answering("[0.97,0.03]");
-  EXPECT_EQ(infer(hard()), "0.97 by edge 5 hard, asked edge");
+  EXPECT_EQ(infer(hard()), "0.97 by edge 5 hard, called edge");
   answering("[0.6,0.4]");
-  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked edge,cloud");
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, called edge,cloud");
   EXPECT_EQ(infer(easy()), "1 by device 3 easy");
-  EXPECT_EQ(counter("asked"), R"({"cloud":1,"edge":2})");
-  EXPECT_EQ(counter("up"), "2") << "a request that asks two tiers goes up once";
+  EXPECT_EQ(counter("called"), R"({"cloud":1,"edge":2})");
+  EXPECT_EQ(counter("forwarded"), "2") << "a request that asks two tiers goes up once";
 }
 
 TEST_F(Joint, UnreadableAnswerOfTheMiddleTierIsReported) {
@@ -556,7 +556,7 @@ TEST_F(Joint, StoppedServerAnswersFromTheFirstTier) {
   auto answer = begin("POST", "/v2/models/m/infer", hard());
   cloud_.wait_for_requests(1);
   tiers_->stop();
-  EXPECT_EQ(outcome(answer.get()), "0.5 by edge 3 hard, asked cloud, fallback cloud: Failed");
+  EXPECT_EQ(outcome(answer.get()), "0.5 by edge 3 hard, called cloud, fallback cloud: Failed");
   EXPECT_THAT(infer(hard()), StartsWith("0.5 by edge 3 hard")) << "nothing goes up any more";
 }
 

@@ -4,11 +4,9 @@ namespace varda::serving::joint {
 
 TierMeters::TierMeters(metrics::Registry& registry, const std::string& model,
                        const std::string& tier)
-    : answered(registry.counter("varda_joint_answered_total",
-                                "Requests answered, by the tier that did.",
+    : answered(registry.counter("varda_joint_answered_total", "Requests that the tier answered.",
                                 {{"model", model}, {"tier", tier}})),
-      seconds(registry.histogram("varda_joint_seconds",
-                                 "Time of a tier's calls that brought an answer.",
+      seconds(registry.histogram("varda_joint_seconds", "Duration of the tier's answered calls.",
                                  metrics::latency_buckets(), {{"model", model}, {"tier", tier}})),
       breaker_state(registry.gauge(
           "varda_joint_breaker_state",
@@ -18,21 +16,22 @@ TierMeters::TierMeters(metrics::Registry& registry, const std::string& model,
 Meters::Meters(metrics::Registry& registry, const std::string& model)
     : registry_(registry),
       model_(model),
-      inferences_(registry.counter("varda_joint_inferences_total", "Requests that a tier answered.",
-                                   {{"model", model}})),
+      inferences_(registry.counter("varda_joint_inferences_total",
+                                   "Requests that any tier answered.", {{"model", model}})),
       hard_(registry.counter("varda_joint_hard_total",
                              "Answered requests that a policy classified as hard examples.",
                              {{"model", model}})),
-      bytes_up_(registry.counter("varda_joint_bytes_up_total",
-                                 "Bytes of bodies sent to later tiers.", {{"model", model}})) {}
+      bytes_sent_(registry.counter("varda_joint_sent_bytes_total",
+                                   "Bytes of bodies sent to later tiers.", {{"model", model}})) {}
 
 std::shared_ptr<TierMeters> Meters::tier(const std::string& name) {
   return std::make_shared<TierMeters>(registry_, model_, name);
 }
 
 void Meters::count(const tiers::Summary& summary, const tiers::Route& route,
-                   const std::vector<std::shared_ptr<TierMeters>>& tiers, std::uint64_t bytes_up) {
-  if (bytes_up > 0) bytes_up_.add(static_cast<double>(bytes_up));
+                   const std::vector<std::shared_ptr<TierMeters>>& tiers,
+                   std::uint64_t bytes_sent) {
+  if (bytes_sent > 0) bytes_sent_.add(static_cast<double>(bytes_sent));
   if (summary.end == tiers::Summary::End::kAnswered) {
     inferences_.add();
     if (summary.hard) hard_.add();
@@ -45,7 +44,7 @@ void Meters::count(const tiers::Summary& summary, const tiers::Route& route,
     if (!tier.reason) continue;
     const bool error = is_error(*tier.reason);
     registry_
-        .counter(error ? "varda_joint_errors_total" : "varda_joint_not_asked_total",
+        .counter(error ? "varda_joint_errors_total" : "varda_joint_not_called_total",
                  error ? "Calls that a tier did not answer."
                        : "Requests for which a tier could not be called.",
                  {{"model", model_},

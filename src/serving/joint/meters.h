@@ -29,14 +29,14 @@ class Meters {
   std::shared_ptr<TierMeters> tier(const std::string& name);
   /// Called once per request, after its end. `tiers` are in the order of the route.
   void count(const tiers::Summary& summary, const tiers::Route& route,
-             const std::vector<std::shared_ptr<TierMeters>>& tiers, std::uint64_t bytes_up);
+             const std::vector<std::shared_ptr<TierMeters>>& tiers, std::uint64_t bytes_sent);
 
  private:
   metrics::Registry& registry_;
   const std::string model_;
   metrics::Counter& inferences_;  // varda_joint_inferences_total
   metrics::Counter& hard_;        // varda_joint_hard_total
-  metrics::Counter& bytes_up_;    // varda_joint_bytes_up_total
+  metrics::Counter& bytes_sent_;  // varda_joint_sent_bytes_total
 };
 
 /// The state as the gauge's value.

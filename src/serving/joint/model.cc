@@ -81,7 +81,7 @@ void Model::forget() {
 }
 
 // Unchanged tiers keep their state.
-std::shared_ptr<RemoteTier> Model::tier_above(const tiers::TierConfig& tier) {
+std::shared_ptr<RemoteTier> Model::later_tier(const tiers::TierConfig& tier) {
   if (tier.url.empty()) return nullptr;
   if (plan_ != nullptr) {
     for (const auto& known : plan_->remote_tiers) {
@@ -108,7 +108,7 @@ std::shared_ptr<Plan> Model::draft(const std::shared_ptr<const tiers::Policy>& f
   route->in_flight = in_flight_;
   for (const tiers::TierConfig& tier : wanted_->tiers) {
     const bool is_first = route->tiers.empty();
-    const std::shared_ptr<RemoteTier> above = is_first ? nullptr : tier_above(tier);
+    const std::shared_ptr<RemoteTier> above = is_first ? nullptr : later_tier(tier);
     route->tiers.push_back({.name = tier.name,
                             .policy = is_first ? first : policy_of(tier),
                             .gate = above != nullptr ? above->gate : nullptr,
@@ -199,7 +199,7 @@ codec::Json Model::describe(const std::string& instance, const std::string& vers
   return out;
 }
 
-bool answers_above(const Plan& plan) {
+bool later_tier_answers(const Plan& plan) {
   for (const auto& remote : plan.remote_tiers) {
     if (remote == nullptr) continue;
     const tiers::TierGate::Health health = remote->gate->health();

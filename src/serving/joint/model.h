@@ -39,7 +39,7 @@ struct RemoteTier {
   std::string url;
   std::string model;
   std::shared_ptr<tiers::TierGate> gate;
-  std::atomic<SteadyTime::rep> asked_at{0};  // time of the last call of any kind; 0: never
+  std::atomic<SteadyTime::rep> called_at{0};  // time of the last call of any kind; 0: never
 };
 
 /// Why a policy cannot read the answers of its later tier, according to the latest answers.
@@ -115,7 +115,7 @@ class Model {
     std::string reason;
     std::string message;
   };
-  std::shared_ptr<RemoteTier> tier_above(const tiers::TierConfig& tier) REQUIRES(mutex_);
+  std::shared_ptr<RemoteTier> later_tier(const tiers::TierConfig& tier) REQUIRES(mutex_);
   std::shared_ptr<Plan> draft(const std::shared_ptr<const tiers::Policy>& first) REQUIRES(mutex_);
 
   const std::string name_;
@@ -131,6 +131,6 @@ class Model {
 };
 
 /// True if some later tier is known to answer.
-bool answers_above(const Plan& plan);
+bool later_tier_answers(const Plan& plan);
 
 }  // namespace varda::serving::joint

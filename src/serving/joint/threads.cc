@@ -31,7 +31,7 @@ Status Threads::submit(std::unique_ptr<Job>& job) {
     jobs_.push_back(std::move(job));
     ended.swap(ended_);
   }
-  given_.notify_one();
+  job_available_.notify_one();
   for (std::thread& thread : ended) thread.join();
   return {};
 }
@@ -41,7 +41,8 @@ void Threads::work(std::size_t id) {
   for (bool timely = true; !jobs_.empty() || (!stopping_ && timely);) {
     if (jobs_.empty()) {
       const SteadyTime until = system_clock().now() + options_.idle;
-      while (jobs_.empty() && !stopping_ && timely) timely = given_.wait_until(mutex_, until);
+      while (jobs_.empty() && !stopping_ && timely)
+        timely = job_available_.wait_until(mutex_, until);
       continue;
     }
     std::unique_ptr<Job> job = std::move(jobs_.front());
@@ -69,7 +70,7 @@ void Threads::stop() {
     threads.swap(threads_);
     ended.swap(ended_);
   }
-  given_.notify_all();
+  job_available_.notify_all();
   for (auto& [id, thread] : threads) thread.join();
   for (std::thread& thread : ended) thread.join();
 }

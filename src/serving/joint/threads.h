@@ -42,7 +42,7 @@ class Threads {
 
   const Options options_;
   mutable Mutex mutex_;
-  CondVar given_;
+  CondVar job_available_;
   std::deque<std::unique_ptr<Job>> jobs_ GUARDED_BY(mutex_);
   std::size_t busy_ GUARDED_BY(mutex_) = 0;  // jobs accepted and not done; never more than threads
   std::size_t next_id_ GUARDED_BY(mutex_) = 0;

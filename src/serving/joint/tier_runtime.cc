@@ -11,29 +11,29 @@ namespace varda::serving::joint {
 namespace {
 
 // One readiness check, and the handling of its answer.
-class Question final : public Job {
+class ReadinessCheck final : public Job {
  public:
-  Question(std::shared_ptr<RemoteTier> remote, tiers::Breaker::Ticket ticket)
+  ReadinessCheck(std::shared_ptr<RemoteTier> remote, tiers::Breaker::Ticket ticket)
       : tier_(std::move(remote)), ticket_(ticket) {}
-  ~Question() override {
+  ~ReadinessCheck() override {
     // No thread was available: that is no evidence about the tier.
-    if (!asked_) tier_->gate->abandoned(ticket_, system_clock().now());
+    if (!started_) tier_->gate->abandoned(ticket_, system_clock().now());
   }
 
-  void ask(const Upstream& upstream, const Context& ctx) {
-    asked_ = true;
+  void perform(const Upstream& upstream, const Context& ctx) {
+    started_ = true;
     const Called called = upstream.ready(ctx, tier_->url, tier_->model);
     tier_->gate->probed(ticket_, called.failure, system_clock().now());
   }
-  void run() override { ask_(*this); }
+  void run() override { action_(*this); }
   std::size_t bytes() const override { return 0; }
 
-  std::function<void(Question&)> ask_;
+  std::function<void(ReadinessCheck&)> action_;
 
  private:
   const std::shared_ptr<RemoteTier> tier_;
   const tiers::Breaker::Ticket ticket_;
-  bool asked_ = false;
+  bool started_ = false;
 };
 
 }  // namespace
@@ -61,7 +61,7 @@ void TierRuntime::watch(Model& model) {
     MutexLock lock(mutex_);
     if (std::find(watched_.begin(), watched_.end(), &model) == watched_.end())
       watched_.push_back(&model);
-    look_at_ = SteadyTime{};
+    check_at_ = SteadyTime{};
     begin();
   }
   changed_.notify_one();
@@ -105,8 +105,8 @@ void TierRuntime::follow() {
   mutex_.lock();
   while (!stopped_) {
     const SteadyTime now = system_clock().now();
-    if (!watched_.empty() && look_at_ <= now) {
-      look_at_ = now + options_.look_interval;
+    if (!watched_.empty() && check_at_ <= now) {
+      check_at_ = now + options_.check_interval;
       mutex_.unlock();
       contain("tier check ended with an exception", [&] { look(now); });
       mutex_.lock();
@@ -120,7 +120,7 @@ void TierRuntime::follow() {
       mutex_.lock();
     } else {
       SteadyTime until = now + std::chrono::hours(1);
-      if (!watched_.empty()) until = look_at_;
+      if (!watched_.empty()) until = check_at_;
       if (!timers_.empty()) until = std::min(until, timers_.begin()->first.first);
       changed_.wait_until(mutex_, until);
     }
@@ -142,23 +142,23 @@ void TierRuntime::look(SteadyTime now) {
       if (remote == nullptr) continue;
       plan->meters[i]->breaker_state.set(breaker_number(remote->gate->health().state));
       auto ticket = remote->gate->probe(now);
-      const SteadyTime asked_at{SteadyTime::duration(remote->asked_at.load())};
+      const SteadyTime called_at{SteadyTime::duration(remote->called_at.load())};
       // An idle tier: without a call, the knowledge about it would go stale.
-      if (!ticket && now - asked_at >= options_.idle_max) ticket = remote->gate->admit(now);
+      if (!ticket && now - called_at >= options_.idle_max) ticket = remote->gate->admit(now);
       if (!ticket) continue;
-      remote->asked_at = now.time_since_epoch().count();
-      ask_for_readiness(remote, *ticket);
+      remote->called_at = now.time_since_epoch().count();
+      check_readiness(remote, *ticket);
     }
   }
 }
 
-void TierRuntime::ask_for_readiness(const std::shared_ptr<RemoteTier>& remote,
-                                    const tiers::Breaker::Ticket& ticket) {
-  auto question = std::make_unique<Question>(remote, ticket);
-  question->ask_ = [this](Question& self) {
-    self.ask(upstream_, Context(stopping()).with_timeout(options_.readiness_timeout));
+void TierRuntime::check_readiness(const std::shared_ptr<RemoteTier>& remote,
+                                  const tiers::Breaker::Ticket& ticket) {
+  auto check = std::make_unique<ReadinessCheck>(remote, ticket);
+  check->action_ = [this](ReadinessCheck& self) {
+    self.perform(upstream_, Context(stopping()).with_timeout(options_.readiness_timeout));
   };
-  std::unique_ptr<Job> job = std::move(question);
+  std::unique_ptr<Job> job = std::move(check);
   (void)threads_.submit(job);
 }
 

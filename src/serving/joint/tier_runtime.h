@@ -35,8 +35,8 @@ class TierRuntime {
  public:
   struct Options {
     std::size_t threads_max = 1024;
-    std::chrono::milliseconds look_interval{1000};  // interval at which due readiness checks start
-    std::chrono::milliseconds idle_max{10000};      // a tier is idle after this long without calls
+    std::chrono::milliseconds check_interval{1000};  // interval at which due readiness checks start
+    std::chrono::milliseconds idle_max{10000};       // a tier is idle after this long without calls
     std::chrono::milliseconds readiness_timeout{2000};
     oip::Limits limits = {};
   };
@@ -75,8 +75,8 @@ class TierRuntime {
   void begin() REQUIRES(mutex_);
   void follow();
   void look(SteadyTime now);
-  void ask_for_readiness(const std::shared_ptr<RemoteTier>& remote,
-                         const tiers::Breaker::Ticket& ticket);
+  void check_readiness(const std::shared_ptr<RemoteTier>& remote,
+                       const tiers::Breaker::Ticket& ticket);
 
   const Options options_;
   Rng& rng_;
@@ -92,7 +92,7 @@ class TierRuntime {
   std::vector<Model*> watched_ GUARDED_BY(mutex_);
   std::map<Timer, std::weak_ptr<TimerCallback>> timers_ GUARDED_BY(mutex_);
   std::uint64_t next_timer_ GUARDED_BY(mutex_) = 0;
-  SteadyTime look_at_ GUARDED_BY(mutex_){};
+  SteadyTime check_at_ GUARDED_BY(mutex_){};
   bool stopped_ GUARDED_BY(mutex_) = false;
   std::thread thread_ GUARDED_BY(mutex_);
 };

@@ -19,7 +19,7 @@ using tiers::Machine;
 using tiers::Reason;
 using tiers::Step;
 
-constexpr std::array<std::string_view, 5> kOwnParameters = {"tier", "hard", "asked", "fallback",
+constexpr std::array<std::string_view, 5> kOwnParameters = {"tier", "hard", "called", "fallback",
                                                             "tier_version"};
 
 double microseconds(Duration duration) {
@@ -89,8 +89,8 @@ class TieredRequest final : public TimerCallback,
     // Still inside the handler's call. Most requests are already answered and need no callback.
     MutexLock lock(mutex_);
     if (!respond_) return;
-    respond_->on_gone([kept = weak_from_this()] {
-      if (const auto request = kept.lock()) request->client_gone();
+    respond_->on_disconnect([weak = weak_from_this()] {
+      if (const auto request = weak.lock()) request->client_disconnected();
     });
   }
 
@@ -113,7 +113,7 @@ class TieredRequest final : public TimerCallback,
 
  private:
   class Run;
-  class Ask;
+  class RemoteCalls;
 
   // Feeds one event to the machine. The caller performs the returned step without the lock.
   template <typename Event>
@@ -125,7 +125,7 @@ class TieredRequest final : public TimerCallback,
       step = event(system_clock().now());
       if (step.cancel != tiers::kNoCall) {
         cancelled_ = step.cancel;
-        if (asking_ == step.cancel) ended = asking_stop_;
+        if (remote_call_ == step.cancel) ended = remote_call_stop_;
       }
       if (machine_.ended() && timer_) {
         tiers_.cancel(*timer_);
@@ -140,10 +140,10 @@ class TieredRequest final : public TimerCallback,
     switch (step.kind) {
       case Step::Kind::kRun:
         return run(step);
-      case Step::Kind::kAsk:
+      case Step::Kind::kCall:
         return hand_over(step);
       case Step::Kind::kWait:
-        return wake_me_at(step.until);
+        return schedule_step(step.until);
       case Step::Kind::kAnswer:
         return answer(step.tier);
       case Step::Kind::kFail:
@@ -154,22 +154,22 @@ class TieredRequest final : public TimerCallback,
   }
 
   // Keeps one timer, for the earliest requested time: each wake() sets the next one.
-  void wake_me_at(SteadyTime when) EXCLUDES(mutex_) {
+  void schedule_step(SteadyTime when) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     if (machine_.ended() || (timer_ && timer_->first <= when)) return;
     if (timer_) tiers_.cancel(*timer_);
     timer_ = tiers_.wake_at(when, weak_from_this());
   }
 
-  void client_gone();
+  void client_disconnected();
   void run(const Step& step);
   void hand_over(const Step& step);
   Step ran(CallId id, Result<Inferred> inferred);
   Step called(CallId id, std::uint8_t tier, Called called);
   tiers::Judgement judge_first(const Inferred& inferred) const;
-  tiers::Judgement judge_tier_above(std::uint8_t tier, const oip::Envelope& answer) const;
+  tiers::Judgement judge_later_tier(std::uint8_t tier, const oip::Envelope& answer) const;
   bool chooses_outputs() const;
-  Json parameters(std::uint8_t tier, const std::string& version, const Json& given) const
+  Json parameters(std::uint8_t tier, const std::string& version, const Json& tier_parameters) const
       REQUIRES(mutex_);
   void answer(std::uint8_t tier);
   void fail(Reason reason);
@@ -190,9 +190,9 @@ class TieredRequest final : public TimerCallback,
   std::array<std::optional<oip::Envelope>, tiers::kTiersMax> answers_ GUARDED_BY(mutex_);
   std::optional<TierRuntime::Timer> timer_ GUARDED_BY(mutex_);
   std::size_t samples_ GUARDED_BY(mutex_) = 1;
-  std::uint64_t bytes_up_ GUARDED_BY(mutex_) = 0;
-  CallId asking_ GUARDED_BY(mutex_) = tiers::kNoCall;
-  std::shared_ptr<std::stop_source> asking_stop_ GUARDED_BY(mutex_);
+  std::uint64_t bytes_sent_ GUARDED_BY(mutex_) = 0;
+  CallId remote_call_ GUARDED_BY(mutex_) = tiers::kNoCall;
+  std::shared_ptr<std::stop_source> remote_call_stop_ GUARDED_BY(mutex_);
   CallId cancelled_ GUARDED_BY(mutex_) = tiers::kNoCall;  // the last cancelled call
   std::atomic<std::uint64_t> place_{0};                   // in the queue; 0: not queued
 };
@@ -200,8 +200,8 @@ class TieredRequest final : public TimerCallback,
 // Runs the first tier, as a job of its version's executor.
 class TieredRequest::Run final : public Job {
  public:
-  Run(std::shared_ptr<TieredRequest> request, CallId id, SteadyTime given)
-      : request_(std::move(request)), id_(id), given_(given) {}
+  Run(std::shared_ptr<TieredRequest> request, CallId id, SteadyTime queued_at)
+      : request_(std::move(request)), id_(id), queued_at_(queued_at) {}
 
   std::size_t bytes() const override { return request_->call_.bytes(); }
   void waits(std::uint64_t place) override { request_->place_ = place; }
@@ -210,11 +210,11 @@ class TieredRequest::Run final : public Job {
     if (request_->ended()) return;
     ModelVersion& version = **request_->version_;
     VersionStats& stats = version.stats();
-    stats.queue_us.add(microseconds(system_clock().now() - given_));
+    stats.queue_us.add(microseconds(system_clock().now() - queued_at_));
     auto inferred = infer(version, request_->call_, reads(), request_->limits_);
     (inferred.ok() ? stats.success : stats.failure).add();
     const Step next = request_->ran(id_, std::move(inferred));
-    stats.request_us.add(microseconds(system_clock().now() - given_));
+    stats.request_us.add(microseconds(system_clock().now() - queued_at_));
     request_->perform(next);
   }
 
@@ -226,19 +226,19 @@ class TieredRequest::Run final : public Job {
 
   const std::shared_ptr<TieredRequest> request_;
   const CallId id_;
-  const SteadyTime given_;
+  const SteadyTime queued_at_;
 };
 
 // Work that may block: calls of later tiers, one after the other, and the steps that follow.
-class TieredRequest::Ask final : public Job {
+class TieredRequest::RemoteCalls final : public Job {
  public:
-  Ask(std::shared_ptr<TieredRequest> request, const Step& step)
+  RemoteCalls(std::shared_ptr<TieredRequest> request, const Step& step)
       : request_(std::move(request)), step_(step) {}
 
   std::size_t bytes() const override { return 0; }
   void run() override {
     Step step = step_;
-    while (step.kind == Step::Kind::kAsk) step = call(step);
+    while (step.kind == Step::Kind::kCall) step = call(step);
     request_->perform(step);
   }
 
@@ -249,12 +249,12 @@ class TieredRequest::Ask final : public Job {
     {
       MutexLock lock(request.mutex_);
       if (request.machine_.ended() || request.cancelled_ == step.call) return {};
-      request.asking_ = step.call;
-      request.asking_stop_ = stop;
+      request.remote_call_ = step.call;
+      request.remote_call_stop_ = stop;
     }
     const std::stop_callback all(request.tiers_.stopping(), [&] { stop->request_stop(); });
     RemoteTier& remote = *request.plan_->remote_tiers[step.tier];
-    remote.asked_at = system_clock().now().time_since_epoch().count();
+    remote.called_at = system_clock().now().time_since_epoch().count();
     const Context ctx = Context(stop->get_token()).with_deadline(step.until);
     const auto connection =
         step.new_connection ? Upstream::Connection::kNew : Upstream::Connection::kAny;
@@ -269,18 +269,18 @@ class TieredRequest::Ask final : public Job {
 
 // Runs on the connection's thread. Cancels the upstream call, which closes its connection and frees
 // its place. A queued run is withdrawn.
-void TieredRequest::client_gone() {
-  std::optional<net::Responder> nobody;
+void TieredRequest::client_disconnected() {
+  std::optional<net::Responder> unanswered;
   advance([&](SteadyTime now) REQUIRES(mutex_) {
-    const Step step = machine_.client_gone(now);
-    if (respond_ && machine_.summary().end == tiers::Summary::End::kGone) {
-      nobody.emplace(take_responder());
-      if (asking_ == tiers::kNoCall)
+    const Step step = machine_.client_disconnected(now);
+    if (respond_ && machine_.summary().end == tiers::Summary::End::kDisconnected) {
+      unanswered.emplace(take_responder());
+      if (remote_call_ == tiers::kNoCall)
         count();  // else called() counts, once the bytes sent are known
     }
     return step;
   });
-  if (!nobody) return;
+  if (!unanswered) return;
   if (const std::uint64_t place = place_;
       place != 0 && version_.ok() && (*version_)->executor().withdraw(place)) {
     (*version_)->stats().abandoned.add();
@@ -291,13 +291,13 @@ void TieredRequest::run(const Step& step) {
   if (!version_.ok()) return perform(ran(step.call, version_.error()));
   // Keeps the executor's owner alive: the job, with the last reference to the owner, may end before
   // submit() returns.
-  const std::shared_ptr<ModelVersion> keeper = *version_;
+  const std::shared_ptr<ModelVersion> pinned = *version_;
   std::unique_ptr<Job> job =
       std::make_unique<Run>(shared_from_this(), step.call, system_clock().now());
-  if (const Status status = keeper->executor().submit(job); !status.ok()) {
-    keeper->stats().failure.add();
+  if (const Status status = pinned->executor().submit(job); !status.ok()) {
+    pinned->stats().failure.add();
     return perform(
-        ran(step.call, Error(status.error()).context("model \"" + keeper->model() + "\"")));
+        ran(step.call, Error(status.error()).context("model \"" + pinned->model() + "\"")));
   }
   // A job that ran at once needs no timer.
   bool pending = false;
@@ -305,12 +305,12 @@ void TieredRequest::run(const Step& step) {
     MutexLock lock(mutex_);
     pending = !machine_.ended() && !inferred_ && !error_;
   }
-  if (pending) wake_me_at(step.until);
+  if (pending) schedule_step(step.until);
 }
 
 // Gives a step that may block, or take long, to a thread of the tier runtime.
 void TieredRequest::hand_over(const Step& step) {
-  std::unique_ptr<Job> job = std::make_unique<Ask>(shared_from_this(), step);
+  std::unique_ptr<Job> job = std::make_unique<RemoteCalls>(shared_from_this(), step);
   const Status status = tiers_.threads().submit(job);
   if (status.ok()) return;
   if (step.kind == Step::Kind::kAnswer || step.kind == Step::Kind::kFail) return perform(step);
@@ -336,7 +336,7 @@ Step TieredRequest::ran(CallId id, Result<Inferred> inferred) {
     MutexLock lock(mutex_);
     judged = inferred.ok() && plan_->policy && machine_.wants_judgement(0);
   }
-  // Without the lock: tensors may be large, and client_gone() must not wait.
+  // Without the lock: tensors may be large, and client_disconnected() must not wait.
   tiers::Judgement judgement;
   if (judged) judgement = judge_first(*inferred);
   return advance([&](SteadyTime now) REQUIRES(mutex_) {
@@ -350,7 +350,7 @@ Step TieredRequest::ran(CallId id, Result<Inferred> inferred) {
   });
 }
 
-tiers::Judgement TieredRequest::judge_tier_above(std::uint8_t tier,
+tiers::Judgement TieredRequest::judge_later_tier(std::uint8_t tier,
                                                  const oip::Envelope& answer) const {
   std::optional<std::string> length;
   if (answer.has_binary) length = std::to_string(answer.body->size() - answer.binary.size());
@@ -383,16 +383,16 @@ Step TieredRequest::called(CallId id, std::uint8_t tier, Called called) {
   bool judged = false;
   {
     MutexLock lock(mutex_);
-    bytes_up_ += called.bytes_sent;
-    if (asking_ == id) {
-      asking_ = tiers::kNoCall;
-      asking_stop_.reset();
-      if (machine_.summary().end == tiers::Summary::End::kGone) count();
+    bytes_sent_ += called.bytes_sent;
+    if (remote_call_ == id) {
+      remote_call_ = tiers::kNoCall;
+      remote_call_stop_.reset();
+      if (machine_.summary().end == tiers::Summary::End::kDisconnected) count();
     }
     judged = !called.failure && machine_.wants_judgement(tier);
   }
   tiers::Judgement judgement;
-  if (judged) judgement = judge_tier_above(tier, called.answer);
+  if (judged) judgement = judge_later_tier(tier, called.answer);
   if (!called.failure) plan_->remote_tiers[tier]->gate->set_version(called.answer.model_version);
   const Step step = advance([&](SteadyTime now) REQUIRES(mutex_) {
     if (called.failure) return machine_.failed(id, *called.failure, now);
@@ -405,18 +405,18 @@ Step TieredRequest::called(CallId id, std::uint8_t tier, Called called) {
 }
 
 Json TieredRequest::parameters(std::uint8_t tier, const std::string& version,
-                               const Json& given) const {
+                               const Json& tier_parameters) const {
   const tiers::Summary& summary = machine_.summary();
   const tiers::Route& route = machine_.route();
   Json out = Json::object();
   // Parameters from the tier stay, except those that this server sets.
-  for (const auto& [name, value] : given.as_object()) {
+  for (const auto& [name, value] : tier_parameters.as_object()) {
     if (std::find(kOwnParameters.begin(), kOwnParameters.end(), name) == kOwnParameters.end())
       out.set(name, value);
   }
   out.set("tier", route.tiers[tier].name);
   out.set("hard", summary.hard);
-  out.set("asked", summary.asked_text(route));
+  out.set("called", summary.called_text(route));
   if (std::string fallback = summary.fallback_text(route); !fallback.empty())
     out.set("fallback", std::move(fallback));
   out.set("tier_version", version);
@@ -426,9 +426,9 @@ Json TieredRequest::parameters(std::uint8_t tier, const std::string& version,
 void TieredRequest::count() {
   const tiers::Summary& summary = machine_.summary();
   plan_->model->statistics().count(
-      summary, {.samples = static_cast<std::uint32_t>(samples_), .bytes_up = bytes_up_},
+      summary, {.samples = static_cast<std::uint32_t>(samples_), .bytes_sent = bytes_sent_},
       plan_->counters);
-  plan_->model->meters().count(summary, machine_.route(), plan_->meters, bytes_up_);
+  plan_->model->meters().count(summary, machine_.route(), plan_->meters, bytes_sent_);
 }
 
 net::Responder TieredRequest::take_responder() {

@@ -10,7 +10,7 @@ namespace varda::serving::joint {
 namespace {
 
 constexpr std::size_t kOneAnswerBytesMax = std::size_t{64} << 20;
-constexpr std::size_t kWordsMax = 200;  // length of a server's text in our messages
+constexpr std::size_t kErrorTextMax = 200;  // length of a server's text in our messages
 
 Called failed(tiers::Failure failure) {
   Called out;
@@ -36,7 +36,7 @@ bool may_have_arrived(const std::string& error) {
 }
 
 // Whether nothing was sent because no connection was made.
-bool never_left(const Error& error) {
+bool was_not_sent(const Error& error) {
   if (error.code() == Code::kUnavailable) return !may_have_arrived(error.message());
   return error.code() == Code::kInvalid || error.message().starts_with("connecting to ");
 }
@@ -48,13 +48,13 @@ std::string model_url(const std::string& url, const std::string& model) {
 }
 
 // The server's own error text, the most useful part for the user.
-std::string words(const net::HttpClient::Answer& answer) {
+std::string error_text(const net::HttpClient::Answer& answer) {
   std::string out = "HTTP " + std::to_string(answer.status);
   const auto json = codec::parse_json(answer.body);
   if (!json.ok()) return out;
   std::string reason = (*json)["error"].as_string();
   if (reason.empty()) reason = (*json)["reason"].as_string();
-  if (reason.size() > kWordsMax) reason = codec::clipped(reason, kWordsMax) + "…";
+  if (reason.size() > kErrorTextMax) reason = codec::clipped(reason, kErrorTextMax) + "…";
   return reason.empty() ? out : out + ": " + reason;
 }
 
@@ -65,7 +65,7 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
                           std::uint64_t& bytes_sent) {
   const std::uint64_t whole = request.body.size();
   auto response = http.send(ctx, std::move(request));
-  bytes_sent = response.ok() || !never_left(response.error()) ? whole : 0;
+  bytes_sent = response.ok() || !was_not_sent(response.error()) ? whole : 0;
   if (!response.ok()) {
     const Error& error = response.error();
     switch (error.code()) {
@@ -110,8 +110,8 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
   }
   if (answer.status == 200) return {};
   // A status below 400 other than 200 is no answer of the protocol.
-  return failed(answer.status < 400 ? tiers::unreadable(words(answer))
-                                    : tiers::of_status(answer.status, words(answer)));
+  return failed(answer.status < 400 ? tiers::unreadable(error_text(answer))
+                                    : tiers::of_status(answer.status, error_text(answer)));
 }
 
 Called Upstream::infer(const Context& ctx, const std::string& url, const std::string& model,
@@ -153,9 +153,9 @@ Called Upstream::ready(const Context& ctx, const std::string& url, const std::st
                           share, bytes_sent);
   if (ready.failure) return ready;
   net::HttpClient::Answer about;
-  Called asked =
+  Called metadata =
       exchange(ctx, clients_.pooled, {.url = model_url(url, model)}, about, share, bytes_sent);
-  return asked.failure && (about.status == 401 || about.status == 403) ? asked : ready;
+  return metadata.failure && (about.status == 401 || about.status == 403) ? metadata : ready;
 }
 
 }  // namespace varda::serving::joint

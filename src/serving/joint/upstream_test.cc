@@ -86,7 +86,7 @@ TEST(Upstream, AnswersMapToReasons) {
 TEST(Upstream, ConnectionFailuresMapToReasons) {
   const auto http = net::make_client({});
   const Upstream upstream({*http, *http}, {});
-  const auto ask = [&](int port, std::chrono::milliseconds patience) {
+  const auto call = [&](int port, std::chrono::milliseconds patience) {
     return upstream.infer(Context::background().with_timeout(patience),
                           "http://127.0.0.1:" + std::to_string(port), "m", call_of("x"), kAny);
   };
@@ -94,11 +94,11 @@ TEST(Upstream, ConnectionFailuresMapToReasons) {
   {
     net::testing::CannedServer server(
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"model_name\":");
-    EXPECT_THAT(outcome(ask(server.port(), kLong)), StartsWith("Failed: the answer broke off: "));
+    EXPECT_THAT(outcome(call(server.port(), kLong)), StartsWith("Failed: the answer broke off: "));
   }
   {
     net::testing::CannedServer server("");
-    const Called called = ask(server.port(), kLong);
+    const Called called = call(server.port(), kLong);
     EXPECT_THAT(outcome(called), StartsWith("Unreachable: "));
     EXPECT_FALSE(called.failure->surely_unanswered)
         << "it read the request and may have done it: " << outcome(called);
@@ -106,17 +106,17 @@ TEST(Upstream, ConnectionFailuresMapToReasons) {
   }
   {
     net::testing::CannedServer server("SSH-2.0-OpenSSH\r\n\r\n");
-    const Called called = ask(server.port(), kLong);
+    const Called called = call(server.port(), kLong);
     EXPECT_THAT(outcome(called), StartsWith("Unreachable: "));
     EXPECT_FALSE(called.failure->surely_unanswered) << outcome(called);
     EXPECT_EQ(called.bytes_sent, 1u);
   }
-  const Called nobody = ask(1, kLong);
-  EXPECT_THAT(outcome(nobody), StartsWith("Unreachable: ")) << "nobody listens";
-  EXPECT_TRUE(nobody.failure->surely_unanswered) << outcome(nobody);
-  EXPECT_EQ(nobody.bytes_sent, 0u);
+  const Called refused = call(1, kLong);
+  EXPECT_THAT(outcome(refused), StartsWith("Unreachable: ")) << "nobody listens";
+  EXPECT_TRUE(refused.failure->surely_unanswered) << outcome(refused);
+  EXPECT_EQ(refused.bytes_sent, 0u);
   // Cancelled before there was a connection: by the deadline, then by a stop.
-  EXPECT_EQ(ask(1, std::chrono::milliseconds(0)).bytes_sent, 0u);
+  EXPECT_EQ(call(1, std::chrono::milliseconds(0)).bytes_sent, 0u);
   std::stop_source hung_up;
   hung_up.request_stop();
   const Called early =
@@ -129,9 +129,9 @@ TEST(Upstream, ConnectionFailuresMapToReasons) {
 
 TEST(Upstream, ServerThatDoesNotAnswerIsATimeout) {
   // A handler that keeps its responders and never completes them.
-  std::vector<net::Responder> kept;
+  std::vector<net::Responder> responders;
   const auto http = net::loopback(
-      [&](net::Request, net::Responder respond) { kept.push_back(std::move(respond)); });
+      [&](net::Request, net::Responder respond) { responders.push_back(std::move(respond)); });
   const Called called = Upstream({*http, *http}, {})
                             .infer(Context::background().with_timeout(std::chrono::milliseconds(1)),
                                    "http://cloud", "m", call_of("x"), kAny);
@@ -144,18 +144,18 @@ TEST(Upstream, MemoryForAnswersIsLimited) {
   }));
   const std::size_t size = std::string_view(kAnswer).size();
   const Upstream upstream({*http, *http}, {}, 2 * size);
-  const auto ask = [&] {
+  const auto call = [&] {
     return upstream.infer(Context::background(), "http://cloud", "m", call_of("x"), kAny);
   };
   {
-    const Called first = ask();
-    const Called second = ask();
+    const Called first = call();
+    const Called second = call();
     EXPECT_EQ(outcome(second), "");
-    const Called third = ask();
+    const Called third = call();
     EXPECT_THAT(outcome(third), StartsWith("InFlightLimit: "));
     EXPECT_FALSE(third.failure->tier_at_fault);
   }
-  EXPECT_EQ(outcome(ask()), "") << "the others are gone";
+  EXPECT_EQ(outcome(call()), "") << "the others are gone";
   const Upstream narrow({*http, *http}, {}, 1);
   EXPECT_EQ(outcome(narrow.infer(Context::background(), "http://cloud", "m", call_of("x"), kAny)),
             "")

@@ -37,7 +37,7 @@ class Cloud {
     {
       MutexLock lock(mutex_);
       const bool infers = request.method == "POST";
-      if (infers) respond.on_gone([this] { ++ended_; });
+      if (infers) respond.on_disconnect([this] { ++ended_; });
       chosen = infers ? infer_ : ready_;
       if (infers) requests_.push_back(request);
       if (infers && holds_) {
@@ -123,12 +123,12 @@ class Joint : public ::testing::Test {
            margin("0.9") + R"(},{"name":"cloud","url":"http://cloud","model":"big"}]})";
   }
 
-  void start(joint::TierRuntime::Options options = {.look_interval = std::chrono::hours(1)}) {
+  void start(joint::TierRuntime::Options options = {.check_interval = std::chrono::hours(1)}) {
     tiers_ = std::make_unique<joint::TierRuntime>(
         options, joint::Upstream::Clients{*upstream_, *upstream_}, registry_, *rng_);
     repository_ = Repository::open({.directory = models_.path(),
                                     .defaults = {.instances = 2},
-                                    .look_interval = std::chrono::hours(1),
+                                    .check_interval = std::chrono::hours(1),
                                     .joint = tiers_.get()},
                                    os::real_file_system(), engines_, registry_)
                       .value();
@@ -159,15 +159,16 @@ class Joint : public ::testing::Test {
   // A pending answer, and the callback that a connection runs when the client hangs up.
   struct Watched {
     std::future<net::Response> answer;
-    net::Responder::Gone hang_up;
+    net::Responder::OnDisconnect hang_up;
   };
   Watched begin_watched(std::string body) {
     auto promise = std::make_shared<std::promise<net::Response>>();
     Watched out{promise->get_future(), {}};
-    handler_({.method = "POST", .target = "/v2/models/m/infer", .body = std::move(body)},
-             net::Responder(
-                 [promise](net::Response response) { promise->set_value(std::move(response)); },
-                 [&out](net::Responder::Gone gone) { out.hang_up = std::move(gone); }));
+    handler_(
+        {.method = "POST", .target = "/v2/models/m/infer", .body = std::move(body)},
+        net::Responder(
+            [promise](net::Response response) { promise->set_value(std::move(response)); },
+            [&out](net::Responder::OnDisconnect callback) { out.hang_up = std::move(callback); }));
     return out;
   }
   net::Response call(const std::string& method, const std::string& target, std::string body = "",
@@ -182,7 +183,7 @@ class Joint : public ::testing::Test {
   static std::string easy() { return body(1, 0); }
   static std::string hard() { return body(0.5, 0.5); }
 
-  // "VALUE by TIER hard|easy asked … fallback …", or "STATUS message".
+  // "VALUE by TIER hard|easy called … fallback …", or "STATUS message".
   static std::string outcome(const net::Response& response) {
     const Json json = codec::parse_json(response.body).value_or(Json());
     if (response.status != 200)
@@ -191,7 +192,8 @@ class Joint : public ::testing::Test {
     std::string out = codec::write_json(json.at("outputs/0/data/0")) + " by " +
                       reported["tier"].as_string() + " " + reported["tier_version"].as_string() +
                       (reported["hard"].as_bool() ? " hard" : " easy");
-    if (!reported["asked"].as_string().empty()) out += ", asked " + reported["asked"].as_string();
+    if (!reported["called"].as_string().empty())
+      out += ", called " + reported["called"].as_string();
     if (reported.contains("fallback")) out += ", fallback " + reported["fallback"].as_string();
     return out;
   }

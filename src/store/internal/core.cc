@@ -19,9 +19,9 @@ std::optional<Entry> before(const Event& event) {
                .modified = event.previous_modified};
 }
 
-Error gone(Revision wanted, Revision oldest) {
+Error compacted(Revision wanted, Revision oldest) {
   return Error(Code::kGone, "revision " + std::to_string(wanted) +
-                                " is no longer kept, the oldest is " + std::to_string(oldest));
+                                " was compacted; the oldest is " + std::to_string(oldest));
 }
 
 }  // namespace
@@ -158,9 +158,10 @@ Result<Page> Core::list(const ListOptions& options) const {
   page.revision = options.at == 0 ? revision_ : options.at;
   if (options.at < 0 || options.at > revision_) {
     return Error(Code::kInvalid, "revision " + std::to_string(options.at) +
-                                     " is in the future, now is " + std::to_string(revision_));
+                                     " is in the future; the latest is " +
+                                     std::to_string(revision_));
   }
-  if (page.revision < compacted_) return gone(options.at, compacted_);
+  if (page.revision < compacted_) return compacted(options.at, compacted_);
   const auto changes =
       page.revision == revision_ ? std::map<std::string, std::optional<Entry>>() : undo(options);
   const auto take = [&](const Entry& entry) {
@@ -193,7 +194,7 @@ Result<std::shared_ptr<WatchState>> Core::watch(std::string prefix, Revision aft
   auto state = std::make_shared<WatchState>(std::move(prefix), after, watch_queue_events_max_);
   MutexLock lock(mutex_);
   if (closed_) return Error(Code::kUnavailable, "the store is closing");
-  if (after < compacted_) return gone(after, compacted_);
+  if (after < compacted_) return compacted(after, compacted_);
   const auto first = std::partition_point(history_.begin(), history_.end(), [&](const EventPtr& e) {
     return e->entry.modified <= after;
   });
@@ -236,8 +237,8 @@ Core::History Core::history() const {
 Status Core::check_compaction(Revision revision) const {
   MutexLock lock(mutex_);
   if (revision > revision_)
-    return Error(Code::kInvalid, "cannot compact up to " + std::to_string(revision) + ", now is " +
-                                     std::to_string(revision_));
+    return Error(Code::kInvalid, "cannot compact up to " + std::to_string(revision) +
+                                     "; the latest is " + std::to_string(revision_));
   return {};
 }
 

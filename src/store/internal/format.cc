@@ -35,8 +35,8 @@ std::string draw_id() {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string id;
   for (int i = 0; i < 2; ++i) {
-    std::uint64_t word = system_rng().next();
-    for (int j = 0; j < 16; ++j, word >>= 4) id += kDigits[word & 15];
+    std::uint64_t bits = system_rng().next();
+    for (int j = 0; j < 16; ++j, bits >>= 4) id += kDigits[bits & 15];
   }
   return id;
 }
@@ -60,7 +60,7 @@ std::filesystem::path scratch_of(const std::filesystem::path& file) {
   return with(file, ".upgrade");
 }
 
-void tell(const SqliteOptions& sqlite, std::string_view point) {
+void notify(const SqliteOptions& sqlite, std::string_view point) {
   if (sqlite.at) sqlite.at(point);
 }
 
@@ -71,7 +71,7 @@ Status make_upgraded(os::FileSystem& fs, const std::filesystem::path& scratch, s
   TRY_VOID(execute(old, "PRAGMA auto_vacuum=INCREMENTAL"));  // for the copy
   TRY(Statement copy, Statement::prepare(old, "VACUUM INTO ?1"));
   TRY_VOID(copy.bind_text(scratch.native()).run());
-  tell(sqlite, "copied");
+  notify(sqlite, "copied");
   {
     TRY(const Database db, open_database(scratch, SQLITE_OPEN_READWRITE, sqlite.vfs));
     std::string steps = "BEGIN IMMEDIATE;";
@@ -80,7 +80,7 @@ Status make_upgraded(os::FileSystem& fs, const std::filesystem::path& scratch, s
     TRY_VOID(execute(db.get(), "PRAGMA synchronous=FULL"));
     TRY_VOID(execute(db.get(), steps + about_rows() + stamp() + "COMMIT"));
   }
-  tell(sqlite, "changed");
+  notify(sqlite, "changed");
   TRY(const auto file, fs.open(scratch, os::Open::kCreate));
   return file->sync();
 }
@@ -94,16 +94,15 @@ Result<int> check_format(sqlite3* db) {
   if (id == 0 && format == 0 && tables == 0) return 0;
   if (id != kApplicationId) return Error(Code::kCorrupt, "a SQLite file of another program");
   if (format < kFirstFormat)
-    return Error(Code::kCorrupt, "format " + std::to_string(format) + ", which there never was");
+    return Error(Code::kCorrupt, "format " + std::to_string(format) + ", which does not exist");
   if (format <= kFormat) return static_cast<int>(format);
   const auto needs = read_text(db, "SELECT value FROM about WHERE name='needs'");
-  return Error(
-      Code::kUnsupported,
-      "format " + std::to_string(format) +
-          " was written by a newer version; this is varda " VARDA_VERSION
-          ", which reads up to format " +
-          std::to_string(kFormat) +
-          (needs.ok() && !needs->empty() ? ": it takes varda " + *needs + " or newer" : ""));
+  return Error(Code::kUnsupported,
+               "format " + std::to_string(format) +
+                   " was written by a newer version; this is varda " VARDA_VERSION
+                   ", which reads up to format " +
+                   std::to_string(kFormat) +
+                   (needs.ok() && !needs->empty() ? ": use varda " + *needs + " or newer" : ""));
 }
 
 Status create_schema(sqlite3* db) {
@@ -122,30 +121,31 @@ Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Datab
                     const SqliteOptions& sqlite) {
   TRY(const int format, check_format(db.get()));
   const std::filesystem::path scratch = scratch_of(file),
-                              kept = with(file, ".format-" + std::to_string(format));
+                              backup = with(file, ".format-" + std::to_string(format));
   // Moves the log into the file: the old file must be complete without its log, and no log may lie
   // beside the new one.
   Status made = execute(db.get(), "PRAGMA journal_mode=DELETE");
   if (made.ok()) made = make_upgraded(fs, scratch, db.get(), format, sqlite);
   if (!made.ok()) {
     (void)clear_upgrade(fs, file);
-    const std::string what = "bringing it from format " + std::to_string(format) + " to " +
+    const std::string what = "upgrade from format " + std::to_string(format) + " to " +
                              std::to_string(kFormat) + " failed";
     if (made.error().code() != Code::kExhausted) return std::move(made).context(what);
-    return std::move(made).context(what + ", which takes as much room again in " +
+    return std::move(made).context(what + "; it needs free space for a second file in " +
                                    file.parent_path().string() + "; nothing has changed");
   }
   db.reset();
-  tell(sqlite, "closed");
-  TRY_VOID(fs.remove(kept));
-  TRY_VOID(fs.link(file, kept));
-  tell(sqlite, "kept");
+  notify(sqlite, "closed");
+  TRY_VOID(fs.remove(backup));
+  TRY_VOID(fs.link(file, backup));
+  notify(sqlite, "kept");
   TRY_VOID(fs.rename(scratch, file));
-  tell(sqlite, "renamed");
+  notify(sqlite, "renamed");
   TRY_VOID(fs.sync_directory(file.parent_path().empty() ? std::filesystem::path(".")
                                                         : file.parent_path()));
-  log::info("store upgraded to a new format, old file kept",
-            {{"file", file.string()}, {"from", format}, {"to", kFormat}, {"kept", kept.string()}});
+  log::info(
+      "store upgraded to a new format, old file kept",
+      {{"file", file.string()}, {"from", format}, {"to", kFormat}, {"kept", backup.string()}});
   return {};
 }
 

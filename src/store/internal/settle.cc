@@ -6,8 +6,8 @@ Status settle_log(os::FileSystem& fs, const std::filesystem::path& database) {
   constexpr std::size_t kPiece = 64 << 10;
   std::filesystem::path log = database;
   log += "-wal";
-  TRY(const auto there, fs.stat(log));
-  if (!there || there->size_bytes == 0) return {};
+  TRY(const auto existing, fs.stat(log));
+  if (!existing || existing->size_bytes == 0) return {};
   TRY(const std::unique_ptr<os::File> file, fs.open(log, os::Open::kCreate, 0600));
   for (std::uint64_t at = 0;;) {
     TRY_VOID(file->seek(at));

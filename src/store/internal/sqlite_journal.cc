@@ -26,7 +26,7 @@ constexpr Revision kTrimEvery = 256;
 constexpr std::size_t kScarceHistoryBytes = 512 << 10, kEventBytes = 4096;
 constexpr int kScarceLogPages = 256, kLogPages = 1000;
 // Up to 4 MiB stay free in the file; beyond that, 1 MiB at a time returns to the disk.
-constexpr std::int64_t kFreePagesMin = 1024, kFreePagesGiven = 256;
+constexpr std::int64_t kFreePagesMin = 1024, kFreePagesPerStep = 256;
 
 // Disk space reserved for writes that free space. Without it, nothing could be deleted on a full
 // disk.
@@ -37,7 +37,7 @@ class Reserve {
   }
   /// False: already released.
   bool release() {
-    if (!std::exchange(there_, false)) return false;
+    if (!std::exchange(reserved_, false)) return false;
     spent_ = true;
     return fs_.remove(path_).ok();
   }
@@ -45,9 +45,9 @@ class Reserve {
   bool spent() const { return spent_; }
   /// Called periodically; recreates a missing reserve when the disk has space again.
   void restore() {
-    if (there_) return;
+    if (reserved_) return;
     if (const auto info = fs_.stat(path_); info.ok() && *info && (*info)->size_bytes == kBytes) {
-      there_ = true;
+      reserved_ = true;
       return;
     }
     const auto space = fs_.space(path_.parent_path());
@@ -56,8 +56,8 @@ class Reserve {
       spent_ = true;  // spent by an earlier process, or never had space
       return;
     }
-    there_ = fs_.allocate(path_, kBytes).ok();
-    if (there_) spent_ = false;
+    reserved_ = fs_.allocate(path_, kBytes).ok();
+    if (reserved_) spent_ = false;
   }
   static constexpr std::uint64_t kBytes = kReserveBytes;
   Error full() const { return disk_is_full(fs_, path_); }
@@ -65,7 +65,7 @@ class Reserve {
  private:
   os::FileSystem& fs_;
   const std::filesystem::path path_;
-  bool there_ = false;
+  bool reserved_ = false;
   bool spent_ = false;
 };
 
@@ -140,7 +140,7 @@ class SqliteJournal final : public Journal {
     TRY_VOID(explain(std::move(done)));
     if (trims) {
       trimmed_ = oldest;
-      give_back();
+      shrink_file();
       reserve_.restore();
     }
     return {};
@@ -153,7 +153,7 @@ class SqliteJournal final : public Journal {
       done = transaction([&] { return forget(revision); });
     TRY_VOID(explain(std::move(done)));
     trimmed_ = revision;
-    give_back();
+    shrink_file();
     return {};
   }
 
@@ -234,12 +234,12 @@ class SqliteJournal final : public Journal {
 
   // Shrinks the file step by step when much of it is free, for the benefit of other files. Keeps
   // some free pages for later writes.
-  void give_back() {
+  void shrink_file() {
     const auto free = read_number(db_.get(), "PRAGMA freelist_count"),
                all = read_number(db_.get(), "PRAGMA page_count");
     if (!free.ok() || !all.ok() || *free < kFreePagesMin || *free < *all / 4) return;
     // May fail on a full disk; the pages are then reused. A checkpoint truncates the file.
-    (void)execute(db_.get(), "PRAGMA incremental_vacuum(" + std::to_string(kFreePagesGiven) +
+    (void)execute(db_.get(), "PRAGMA incremental_vacuum(" + std::to_string(kFreePagesPerStep) +
                                  ");PRAGMA wal_checkpoint(PASSIVE)");
   }
 
@@ -343,7 +343,7 @@ Status check_loaded(const Loaded& loaded) {
     return Error(Code::kCorrupt, "damaged: " + what);
   };
   if (loaded.compacted < 0 || loaded.compacted > loaded.revision)
-    return bad("history is forgotten up to " + std::to_string(loaded.compacted) + " of " +
+    return bad("compacted revision " + std::to_string(loaded.compacted) + " of " +
                std::to_string(loaded.revision));
   for (const Entry& entry : loaded.entries) {
     if (entry.key.empty() || entry.created < 1 || entry.modified < entry.created ||
@@ -367,8 +367,8 @@ Status check_loaded(const Loaded& loaded) {
 // the database.
 Status make_private(os::FileSystem& fs, const std::filesystem::path& file) {
   constexpr std::uint32_t kMode = 0600;
-  TRY(const auto there, fs.stat(file));
-  if (!there) {
+  TRY(const auto existing, fs.stat(file));
+  if (!existing) {
     TRY([[maybe_unused]] const auto made, fs.open(file, os::Open::kExclusive, kMode));
   }
   for (const std::string suffix : {"", "-wal"}) {

@@ -108,8 +108,8 @@ int open_file(sqlite3_vfs* vfs, const char* name, sqlite3_file* base, int flags,
   os::Open how = os::Open::kRead;
   if ((flags & SQLITE_OPEN_CREATE) != 0) how = os::Open::kCreate;
   if ((flags & SQLITE_OPEN_READWRITE) != 0 && how == os::Open::kRead) {
-    const auto there = disk(vfs).stat(path);
-    if (!there.ok() || !*there) return SQLITE_CANTOPEN;
+    const auto existing = disk(vfs).stat(path);
+    if (!existing.ok() || !*existing) return SQLITE_CANTOPEN;
     how = os::Open::kCreate;
   }
   auto opened = disk(vfs).open(path, how, 0600);
@@ -127,9 +127,9 @@ int open_file(sqlite3_vfs* vfs, const char* name, sqlite3_file* base, int flags,
 }
 
 int delete_file(sqlite3_vfs* vfs, const char* name, int sync) {
-  const auto there = disk(vfs).stat(name);
-  if (!there.ok()) return SQLITE_IOERR_DELETE;
-  if (!*there) return SQLITE_IOERR_DELETE_NOENT;
+  const auto existing = disk(vfs).stat(name);
+  if (!existing.ok()) return SQLITE_IOERR_DELETE;
+  if (!*existing) return SQLITE_IOERR_DELETE_NOENT;
   if (!disk(vfs).remove(name).ok()) return SQLITE_IOERR_DELETE;
   if ((sync & 1) != 0 && !disk(vfs).sync_directory(os::Path(name).parent_path()).ok())
     return SQLITE_IOERR_DIR_FSYNC;
@@ -137,11 +137,11 @@ int delete_file(sqlite3_vfs* vfs, const char* name, int sync) {
 }
 
 int access_file(sqlite3_vfs* vfs, const char* name, int what, int* answer) {
-  const auto there = disk(vfs).stat(name);
-  if (!there.ok()) return SQLITE_IOERR_ACCESS;
+  const auto existing = disk(vfs).stat(name);
+  if (!existing.ok()) return SQLITE_IOERR_ACCESS;
   // Like the unix VFS, reports an empty file as absent.
-  *answer = *there && (what != SQLITE_ACCESS_EXISTS || (*there)->kind != os::FileKind::kFile ||
-                       (*there)->size_bytes > 0)
+  *answer = *existing && (what != SQLITE_ACCESS_EXISTS ||
+                          (*existing)->kind != os::FileKind::kFile || (*existing)->size_bytes > 0)
                 ? 1
                 : 0;
   return SQLITE_OK;
@@ -201,8 +201,8 @@ SqliteRandomness::SqliteRandomness(int seed) {
   sqlite3_test_control(SQLITE_TESTCTRL_PRNG_SEED, seed + 1, nullptr);
 }
 
-SqliteRandomnessKept::SqliteRandomnessKept() { sqlite3_test_control(SQLITE_TESTCTRL_PRNG_SAVE); }
-SqliteRandomnessKept::~SqliteRandomnessKept() {
+SavedSqliteRandomness::SavedSqliteRandomness() { sqlite3_test_control(SQLITE_TESTCTRL_PRNG_SAVE); }
+SavedSqliteRandomness::~SavedSqliteRandomness() {
   sqlite3_test_control(SQLITE_TESTCTRL_PRNG_RESTORE);
 }
 

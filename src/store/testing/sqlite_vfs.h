@@ -38,10 +38,10 @@ class SqliteRandomness {
 };
 
 /// Restores the generator at its end, so that the code inside does not change later numbers.
-class SqliteRandomnessKept {
+class SavedSqliteRandomness {
  public:
-  SqliteRandomnessKept();
-  ~SqliteRandomnessKept();
+  SavedSqliteRandomness();
+  ~SavedSqliteRandomness();
 };
 
 }  // namespace varda::store::testing

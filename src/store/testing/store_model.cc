@@ -59,23 +59,23 @@ Result<StoreModel::Events> StoreModel::plan(const std::vector<Op>& ops) const {
   const Revision next = revision() + 1;
   for (const Op& op : ops) {
     const auto old = entries_.find(key_of(op));
-    const bool there = old != entries_.end();
+    const bool exists = old != entries_.end();
     const auto expected = std::visit([](const auto& some) { return some.expected; }, op);
-    if (expected && *expected != (there ? old->second.modified : 0))
+    if (expected && *expected != (exists ? old->second.modified : 0))
       return Error(Code::kConflict, key_of(op));
     Event event;
     if (const Put* put = std::get_if<Put>(&op)) {
       event.entry = {.key = put->key,
                      .value = std::make_shared<const Value>(put->value),
-                     .created = there ? old->second.created : next,
+                     .created = exists ? old->second.created : next,
                      .modified = next};
     } else {
-      if (!there) continue;
+      if (!exists) continue;
       event.type = EventType::kDelete;
       event.entry = old->second;
       event.entry.modified = next;
     }
-    if (there) {
+    if (exists) {
       event.previous = old->second.value;
       event.previous_modified = old->second.modified;
     }
@@ -97,10 +97,10 @@ void StoreModel::apply(const Events& events) {
 }
 
 Revision StoreModel::trimmed(std::size_t history_events_max) const {
-  std::size_t kept = 0;
+  std::size_t events = 0;
   for (std::size_t revision = history_.size(); revision > 0; --revision) {
-    kept += history_[revision - 1].size();
-    if (kept > history_events_max) return static_cast<Revision>(revision);
+    events += history_[revision - 1].size();
+    if (events > history_events_max) return static_cast<Revision>(revision);
   }
   return 0;
 }

@@ -25,17 +25,17 @@ constexpr milliseconds kPauseMax{1200};
 class ScriptedPolicy final : public Policy {
  public:
   enum class Mode : std::uint8_t { kAfter, kHard, kEasy, kDraw };
-  ScriptedPolicy(Mode mode, std::size_t tier, std::map<std::size_t, bool>& said)
-      : Policy(*find_policy("Random"), ""), mode_(mode), tier_(tier), said_(said) {}
+  ScriptedPolicy(Mode mode, std::size_t tier, std::map<std::size_t, bool>& verdicts)
+      : Policy(*find_policy("Random"), ""), mode_(mode), tier_(tier), verdicts_(verdicts) {}
   std::optional<bool> before(Rng& rng) const override {
     if (mode_ == Mode::kAfter) return std::nullopt;
-    return said_[tier_] = mode_ == Mode::kHard || (mode_ == Mode::kDraw && rng.below(2) == 0);
+    return verdicts_[tier_] = mode_ == Mode::kHard || (mode_ == Mode::kDraw && rng.below(2) == 0);
   }
 
  private:
   const Mode mode_;
   const std::size_t tier_;
-  std::map<std::size_t, bool>& said_;  // during the current event
+  std::map<std::size_t, bool>& verdicts_;  // during the current event
 };
 
 enum class Weather : std::uint8_t {
@@ -51,7 +51,7 @@ enum class Weather : std::uint8_t {
 };
 
 struct Event {
-  enum class What : std::uint8_t { kStart, kAnswer, kFailure, kTimer, kGone, kProbes };
+  enum class What : std::uint8_t { kStart, kAnswer, kFailure, kTimer, kDisconnect, kProbes };
   SteadyTime at;
   std::uint64_t order;  // among events of the same time
   What what;
@@ -64,7 +64,7 @@ struct Event {
   }
 };
 
-struct CallBook {
+struct CallRecord {
   std::size_t tier = 0;
   SteadyTime until{};
   bool open = true;    // the result is still needed
@@ -72,19 +72,19 @@ struct CallBook {
   std::optional<Failure> failure;
 };
 
-struct RequestBook {
+struct RequestRecord {
   std::optional<Machine> machine;
   SteadyTime deadline{};
   int ends = 0;
-  bool gone = false;
-  std::map<CallId, CallBook> calls;
+  bool disconnected = false;
+  std::map<CallId, CallRecord> calls;
   std::map<std::size_t, bool> answers;  // delivered in time: tier -> its answer was hard
   std::map<std::size_t, bool> decided;  // before inference
   std::size_t retries = 0;
   Summary before{};  // the last event
 };
 
-struct TierBook {
+struct TierRecord {
   std::vector<std::pair<SteadyTime, Weather>> weather;  // until, what
   Breaker::State state = Breaker::State::kClosed;
   std::optional<std::pair<std::size_t, CallId>> probe;  // held by a request
@@ -123,7 +123,7 @@ class World {
     if (!violation_.empty()) return;
     violation_ = "at " +
                  std::to_string(std::chrono::duration_cast<microseconds>(now_ - kBegin).count()) +
-                 " us, request " + std::to_string(here_) + ": " + what;
+                 " us, request " + std::to_string(request_index_) + ": " + what;
   }
   void require(bool holds, const std::string& what) {
     if (!holds) violate(what);
@@ -148,7 +148,7 @@ class World {
     pause_min_ = options.pause_min;
     for (std::size_t i = 0; i < count; ++i) {
       Route::Tier tier{.name = "t" + std::to_string(i), .policy = {}, .gate = {}, .deadline = {}};
-      if (chance(85)) tier.policy = std::make_shared<ScriptedPolicy>(policy_mode(), i, said_);
+      if (chance(85)) tier.policy = std::make_shared<ScriptedPolicy>(policy_mode(), i, verdicts_);
       if (chance(50)) tier.deadline = between(milliseconds(5), milliseconds(1000));
       if (i > 0 && !chance(8)) tier.gate = std::make_shared<TierGate>(options, *machines_rng_);
       route->tiers.push_back(tier);
@@ -181,14 +181,14 @@ class World {
   }
 
   Weather weather(std::size_t tier) {
-    Weather here = Weather::kDead;
+    Weather weather_now = Weather::kDead;
     for (const auto& [until, what] : tiers_[tier].weather) {
       if (now_ < until) {
-        here = what;
+        weather_now = what;
         break;
       }
     }
-    return here == Weather::kMixed ? static_cast<Weather>(below(8)) : here;
+    return weather_now == Weather::kMixed ? static_cast<Weather>(below(8)) : weather_now;
   }
 
   // Schedules the events of a call: usually one; sometimes none, two, or two that contradict each
@@ -244,140 +244,140 @@ class World {
   // --- events
 
   void deliver(const Event& event) {
-    here_ = event.request;
-    if (event.what == Event::What::kProbes) return ask_for_readiness();
-    RequestBook& book = requests_[event.request];
-    said_.clear();
-    if (event.what == Event::What::kStart) return start(book);
-    Machine& machine = *book.machine;
-    book.before = machine.summary();
+    request_index_ = event.request;
+    if (event.what == Event::What::kProbes) return start_probes();
+    RequestRecord& record = requests_[event.request];
+    verdicts_.clear();
+    if (event.what == Event::What::kStart) return start(record);
+    Machine& machine = *record.machine;
+    record.before = machine.summary();
     // Threads read the clock before they get the lock: their times may be slightly old.
     const SteadyTime reported =
         now_ - (chance(20) ? Duration(microseconds(below(500))) : Duration{});
     Step step;
     if (event.what == Event::What::kTimer) {
       step = machine.time_passed(now_);
-    } else if (event.what == Event::What::kGone) {
-      step = leave(book);
+    } else if (event.what == Event::What::kDisconnect) {
+      step = leave(record);
     } else {
-      const auto found = book.calls.find(event.call);
-      if (found == book.calls.end()) {
+      const auto found = record.calls.find(event.call);
+      if (found == record.calls.end()) {
         ++seen_.unknown_calls;
       } else if (found->second.muted) {
         return;
       }
-      step = event.what == Event::What::kAnswer ? answered(book, event, reported)
-                                                : failed(book, event, reported);
+      step = event.what == Event::What::kAnswer ? answered(record, event, reported)
+                                                : failed(record, event, reported);
     }
-    take(book, step);
+    take(record, step);
   }
 
-  void start(RequestBook& book) {
+  void start(RequestRecord& record) {
     ++seen_.requests;
     const Duration whole =
         chance(70)
             ? route_->deadline
             : between(milliseconds(1), std::chrono::duration_cast<milliseconds>(route_->deadline));
-    book.deadline = now_ + whole;
-    book.machine.emplace(route_, book.deadline, *machines_rng_);
+    record.deadline = now_ + whole;
+    record.machine.emplace(route_, record.deadline, *machines_rng_);
     if (chance(12))
       push(now_ + between(milliseconds(0), milliseconds(1000)),
-           {.what = Event::What::kGone, .request = here_});
+           {.what = Event::What::kDisconnect, .request = request_index_});
     if (chance(10))
       push(now_ + between(milliseconds(0), milliseconds(1000)),
-           {.what = Event::What::kTimer, .request = here_});
+           {.what = Event::What::kTimer, .request = request_index_});
     if (chance(10)) {
       // Drawn in two statements: the evaluation order of arguments is unspecified.
       const auto what = chance(50) ? Event::What::kAnswer : Event::What::kFailure;
       const auto call = static_cast<CallId>(below(40));
       push(now_ + between(milliseconds(0), milliseconds(500)),
-           {.what = what, .request = here_, .call = call});
+           {.what = what, .request = request_index_, .call = call});
     }
-    take(book, book.machine->start(now_));
+    take(record, record.machine->start(now_));
   }
 
-  Step leave(RequestBook& book) {
-    const Step step = book.machine->client_gone(now_);
-    if (book.ends == 0 && !book.gone) {
+  Step leave(RequestRecord& record) {
+    const Step step = record.machine->client_disconnected(now_);
+    if (record.ends == 0 && !record.disconnected) {
       require(step.kind == Kind::kNothing, "an answer for a client that is gone");
-      book.gone = true;
-      ++seen_.gone;
+      record.disconnected = true;
+      ++seen_.disconnected;
     }
     return step;
   }
 
-  Step answered(RequestBook& book, const Event& event, SteadyTime reported) {
-    const auto call = book.calls.find(event.call);
-    bool ends_it = false;
-    if (call != book.calls.end() && book.ends == 0 && !book.gone) {
+  Step answered(RequestRecord& record, const Event& event, SteadyTime reported) {
+    const auto call = record.calls.find(event.call);
+    bool is_last = false;
+    if (call != record.calls.end() && record.ends == 0 && !record.disconnected) {
       const std::size_t tier = call->second.tier;
-      if (!book.answers.contains(tier)) {
+      if (!record.answers.contains(tier)) {
         const bool judged = tier + 1 < route_->tiers.size() &&
-                            route_->tiers[tier].policy != nullptr && !book.decided.contains(tier);
-        book.answers[tier] = judged && event.hard;
+                            route_->tiers[tier].policy != nullptr && !record.decided.contains(tier);
+        record.answers[tier] = judged && event.hard;
         seen_.late_answers += call->second.open ? 0 : 1;
-        ends_it = !book.answers[tier] && tier == book.answers.rbegin()->first;
+        is_last = !record.answers[tier] && tier == record.answers.rbegin()->first;
       }
       close(event.request, event.call);
     }
     const Step step =
-        book.machine->answered(event.call, {.hard = event.hard, .samples = 1}, reported);
-    if (ends_it) require(step.kind == Kind::kAnswer, "an answer that is good enough was not given");
+        record.machine->answered(event.call, {.hard = event.hard, .samples = 1}, reported);
+    if (is_last) require(step.kind == Kind::kAnswer, "an answer that is good enough was not given");
     return step;
   }
 
-  Step failed(RequestBook& book, const Event& event, SteadyTime reported) {
-    const auto call = book.calls.find(event.call);
-    if (call != book.calls.end() && book.ends == 0 && !book.gone) {
+  Step failed(RequestRecord& record, const Event& event, SteadyTime reported) {
+    const auto call = record.calls.find(event.call);
+    if (call != record.calls.end() && record.ends == 0 && !record.disconnected) {
       if (!call->second.failure && (call->second.open || call->second.tier == 0))
         call->second.failure = event.failure;
       close(event.request, event.call);
     }
-    const bool refused = call != book.calls.end() && call->second.tier == 0 &&
+    const bool refused = call != record.calls.end() && call->second.tier == 0 &&
                          call->second.failure && call->second.failure->reason == Reason::kRefused &&
-                         book.answers.empty() && book.ends == 0 && !book.gone;
-    const Step step = book.machine->failed(event.call, event.failure, reported);
+                         record.answers.empty() && record.ends == 0 && !record.disconnected;
+    const Step step = record.machine->failed(event.call, event.failure, reported);
     if (refused)
       require(step.kind == Kind::kFail, "what the first tier refuses is asked of others");
     return step;
   }
 
   void close(std::size_t request, CallId id) {
-    CallBook& call = requests_[request].calls.at(id);
+    CallRecord& call = requests_[request].calls.at(id);
     if (call.open && call.tier > 0) --in_flight_;
     call.open = false;
-    TierBook& tier = tiers_[call.tier];
+    TierRecord& tier = tiers_[call.tier];
     if (tier.probe == std::pair(request, id)) {
       tier.probe.reset();
       tier.quiet_since = now_;
     }
   }
 
-  void ask_for_readiness() {
+  void start_probes() {
     for (std::size_t i = 1; i < tiers_.size(); ++i) {
       TierGate* gate = route_->tiers[i].gate.get();
       if (gate == nullptr) continue;
-      TierBook& book = tiers_[i];
-      if (book.background) {
-        const Weather here = weather(i);
-        const bool ready =
-            here == Weather::kGood || here == Weather::kSlow || here == Weather::kRefuses;
-        gate->probed(*book.background,
+      TierRecord& record = tiers_[i];
+      if (record.background) {
+        const Weather weather_now = weather(i);
+        const bool ready = weather_now == Weather::kGood || weather_now == Weather::kSlow ||
+                           weather_now == Weather::kRefuses;
+        gate->probed(*record.background,
                      ready ? std::nullopt : std::optional(of_status(503, "not ready")), now_);
-        book.background.reset();
-        book.background_probes = false;
-        book.quiet_since = now_;
-      } else if ((book.background = gate->probe(now_))) {
+        record.background.reset();
+        record.background_probes = false;
+        record.quiet_since = now_;
+      } else if ((record.background = gate->probe(now_))) {
         ++seen_.background_probes;
-        book.background_probes = gate->health().state == Breaker::State::kHalfOpen;
-        require(!book.background_probes || !book.probe,
+        record.background_probes = gate->health().state == Breaker::State::kHalfOpen;
+        require(!record.background_probes || !record.probe,
                 "a second probe, by readiness, while a request is one");
       }
     }
     const bool some_are_left =
-        std::any_of(requests_.begin(), requests_.end(), [](const RequestBook& book) {
-          return !book.machine ||
-                 (!book.machine->ended() && book.machine->summary().end == Summary::End::kPending);
+        std::any_of(requests_.begin(), requests_.end(), [](const RequestRecord& record) {
+          return !record.machine || (!record.machine->ended() &&
+                                     record.machine->summary().end == Summary::End::kPending);
         });
     if (some_are_left)
       push(now_ + between(milliseconds(20), milliseconds(500)), {.what = Event::What::kProbes});
@@ -385,72 +385,73 @@ class World {
 
   // --- handling of steps
 
-  void take(RequestBook& book, const Step& step) {
-    for (const auto& [tier, hard] : said_) book.decided[tier] = hard;
+  void take(RequestRecord& record, const Step& step) {
+    for (const auto& [tier, hard] : verdicts_) record.decided[tier] = hard;
     seen_.trace = (seen_.trace ^
                    (static_cast<std::uint64_t>(step.kind) + step.tier * 16U + step.call * 256U)) *
                   0x100000001b3U;
     if (step.cancel != kNoCall) {
-      const auto call = book.calls.find(step.cancel);
-      const bool known = call != book.calls.end() && call->second.open && call->second.tier > 0;
+      const auto call = record.calls.find(step.cancel);
+      const bool known = call != record.calls.end() && call->second.open && call->second.tier > 0;
       require(known, "a call is ended that nobody waits for");
       if (known) {
-        close(here_, step.cancel);
+        close(request_index_, step.cancel);
         call->second.muted = chance(70);
       }
     }
     switch (step.kind) {
       case Kind::kRun:
-        run_first(book, step);
+        run_first(record, step);
         break;
-      case Kind::kAsk:
-        ask(book, step);
+      case Kind::kCall:
+        call_tier(record, step);
         break;
       case Kind::kWait:
         break;
       case Kind::kAnswer:
-        answer(book, step);
+        answer(record, step);
         break;
       case Kind::kFail:
-        fail(book, step);
+        fail(record, step);
         break;
       case Kind::kNothing:
-        require(book.ends > 0 || book.gone, "nothing is to be done, and there was no answer");
+        require(record.ends > 0 || record.disconnected,
+                "nothing is to be done, and there was no answer");
         break;
     }
-    if (step.kind == Kind::kRun || step.kind == Kind::kAsk || step.kind == Kind::kWait) {
-      require(step.until <= book.deadline, "a wait beyond the deadline");
+    if (step.kind == Kind::kRun || step.kind == Kind::kCall || step.kind == Kind::kWait) {
+      require(step.until <= record.deadline, "a wait beyond the deadline");
       require(step.until > now_ - milliseconds(1), "a wait for what has passed");
-      push(std::max(now_, step.until), {.what = Event::What::kTimer, .request = here_});
+      push(std::max(now_, step.until), {.what = Event::What::kTimer, .request = request_index_});
     }
-    check_reasons(book);
+    check_reasons(record);
   }
 
-  void open_call(RequestBook& book, const Step& step) {
-    require(step.call != kNoCall && !book.calls.contains(step.call),
+  void open_call(RequestRecord& record, const Step& step) {
+    require(step.call != kNoCall && !record.calls.contains(step.call),
             "a number of a call was used twice");
-    require(now_ < book.deadline, "a call after the deadline");
+    require(now_ < record.deadline, "a call after the deadline");
     if (const auto own = route_->tiers[step.tier].deadline)
       require(step.until <= now_ + *own, "longer than the tier's deadline");
-    if (book.decided.contains(step.tier) && book.decided[step.tier]) ++seen_.descents;
-    book.calls[step.call] = {
+    if (record.decided.contains(step.tier) && record.decided[step.tier]) ++seen_.descents;
+    record.calls[step.call] = {
         .tier = step.tier, .until = step.until, .open = true, .muted = false, .failure = {}};
   }
 
-  void run_first(RequestBook& book, const Step& step) {
+  void run_first(RequestRecord& record, const Step& step) {
     require(step.tier == 0, "another tier was run here");
-    for (const auto& [id, call] : book.calls)
+    for (const auto& [id, call] : record.calls)
       require(call.tier != 0, "the first tier was run twice");
-    open_call(book, step);
-    answer_some_time(here_, step.call, 0);
+    open_call(record, step);
+    answer_some_time(request_index_, step.call, 0);
   }
 
-  void ask(RequestBook& book, const Step& step) {
+  void call_tier(RequestRecord& record, const Step& step) {
     require(step.tier > 0 && step.tier < route_->tiers.size() &&
                 route_->tiers[step.tier].gate != nullptr,
             "a tier without an address");
-    const CallBook* earlier = nullptr;
-    for (const auto& [id, call] : book.calls) {
+    const CallRecord* earlier = nullptr;
+    for (const auto& [id, call] : record.calls) {
       require(call.tier == 0 || !call.open, "two calls upwards at a time");
       if (call.tier == step.tier) earlier = &call;
     }
@@ -458,37 +459,37 @@ class World {
             "a retry, and only it, is on another connection");
     if (earlier != nullptr) {
       ++seen_.retries;
-      require(++book.retries == 1, "a second retry");
+      require(++record.retries == 1, "a second retry");
       require(earlier->failure && earlier->failure->surely_unanswered,
               "a retry of what may have been answered");
       require(step.until == earlier->until, "a retry has a deadline of its own");
     }
-    open_call(book, step);
+    open_call(record, step);
     require(++in_flight_ <= in_flight_max_, "more in flight than the bound");
-    TierBook& tier = tiers_[step.tier];
+    TierRecord& tier = tiers_[step.tier];
     if (route_->tiers[step.tier].gate->health().state != Breaker::State::kClosed) {
       ++seen_.probes;
       require(!tier.probe && !tier.background_probes, "a second probe at a time");
       require(now_ >= tier.opened + pause_min_ * 4 / 5 - milliseconds(1),
               "a probe before the pause is over");
-      tier.probe = {here_, step.call};
+      tier.probe = {request_index_, step.call};
     }
-    answer_some_time(here_, step.call, step.tier);
+    answer_some_time(request_index_, step.call, step.tier);
   }
 
-  void answer(RequestBook& book, const Step& step) {
-    end(book);
+  void answer(RequestRecord& record, const Step& step) {
+    end(record);
     ++seen_.answered;
-    require(!book.answers.empty(), "an answer that no tier gave");
-    if (book.answers.empty()) return;
-    const std::size_t best = book.answers.rbegin()->first;
+    require(!record.answers.empty(), "an answer that no tier gave");
+    if (record.answers.empty()) return;
+    const std::size_t best = record.answers.rbegin()->first;
     require(step.tier == best, "not the best answer that arrived");
-    const Summary& summary = book.machine->summary();
+    const Summary& summary = record.machine->summary();
     bool missing = false;
     for (std::size_t above = best + 1; above < route_->tiers.size(); ++above) {
-      const bool skipped = book.decided.contains(above) && book.decided[above];
+      const bool skipped = record.decided.contains(above) && record.decided[above];
       missing = missing || summary.tiers[above].reason;
-      if (book.answers[best] && now_ < book.deadline) {
+      if (record.answers[best] && now_ < record.deadline) {
         require(summary.tiers[above].reason || skipped,
                 "a hard example, and the next tier was not asked");
       }
@@ -496,65 +497,65 @@ class World {
     require(missing == !summary.fallback_text(*route_).empty(), "a fallback without its reason");
     seen_.fallbacks += missing ? 1 : 0;
     bool hard = false;
-    for (const auto& [tier, goes_up] : book.answers) hard = hard || goes_up;
-    for (const auto& [tier, decided] : book.decided) hard = hard || decided;
+    for (const auto& [tier, is_hard] : record.answers) hard = hard || is_hard;
+    for (const auto& [tier, decided] : record.decided) hard = hard || decided;
     require(summary.hard == hard, "hard is not what the policies said");
   }
 
-  void fail(RequestBook& book, const Step& step) {
-    end(book);
+  void fail(RequestRecord& record, const Step& step) {
+    end(record);
     ++seen_.failed;
-    require(book.answers.empty(), "an answer arrived and was not given");
+    require(record.answers.empty(), "an answer arrived and was not given");
     std::optional<Reason> first;
-    const CallBook* run = nullptr;
-    for (const auto& [id, call] : book.calls) {
+    const CallRecord* run = nullptr;
+    for (const auto& [id, call] : record.calls) {
       if (call.tier != 0) continue;
       run = &call;
       if (call.failure) first = call.failure->reason;
     }
     require(run != nullptr, "a failure without a try of the first tier");
-    require(first || now_ >= book.deadline, "given up while the first tier may still answer");
+    require(first || now_ >= record.deadline, "given up while the first tier may still answer");
     require(step.tier == 0, "the error of another tier than the first");
     if (first) require(step.reason == *first, "not the first one's error");
     if (!first)
       require(step.reason == Reason::kTimeout || step.reason == Reason::kDeadline,
               "an error that was not the first one's");
-    if (first == Reason::kRefused || now_ >= book.deadline) return;
+    if (first == Reason::kRefused || now_ >= record.deadline) return;
     for (std::size_t i = 0; i < route_->tiers.size(); ++i) {
-      require(book.machine->summary().tiers[i].reason.has_value(),
+      require(record.machine->summary().tiers[i].reason.has_value(),
               "given up before every tier was tried");
     }
   }
 
-  void end(RequestBook& book) {
-    require(!book.gone, "an answer for a client that is gone");
-    require(++book.ends == 1, "a second answer");
-    require(now_ <= book.deadline, "an answer after the deadline");
-    seen_.deadlines += now_ == book.deadline ? 1 : 0;
-    const Summary& summary = book.machine->summary();
+  void end(RequestRecord& record) {
+    require(!record.disconnected, "an answer for a client that is gone");
+    require(++record.ends == 1, "a second answer");
+    require(now_ <= record.deadline, "an answer after the deadline");
+    seen_.deadlines += now_ == record.deadline ? 1 : 0;
+    const Summary& summary = record.machine->summary();
     statistics_.count(summary, {}, counters_);
     std::map<std::size_t, int> attempts;
-    for (const auto& [id, call] : book.calls) {
+    for (const auto& [id, call] : record.calls) {
       ++attempts[call.tier];
       require(call.tier == 0 || !call.open, "a call that goes on behind the answer");
     }
     for (std::size_t i = 0; i < route_->tiers.size(); ++i) {
       require(
-          summary.tiers[i].attempts == attempts[i] && summary.tiers[i].asked == (attempts[i] > 0),
+          summary.tiers[i].attempts == attempts[i] && summary.tiers[i].called == (attempts[i] > 0),
           "attempts are not what was asked");
-      require(summary.tiers[i].answered == book.answers.contains(i),
+      require(summary.tiers[i].answered == record.answers.contains(i),
               "answered is not what arrived");
     }
   }
 
   // Checks that each new reason is true.
-  void check_reasons(RequestBook& book) {
-    const Summary& summary = book.machine->summary();
+  void check_reasons(RequestRecord& record) {
+    const Summary& summary = record.machine->summary();
     for (std::size_t i = 0; i < route_->tiers.size(); ++i) {
       const auto& reason = summary.tiers[i].reason;
-      if (!reason || reason == book.before.tiers[i].reason) continue;
-      const CallBook* last = nullptr;
-      for (const auto& [id, call] : book.calls) {
+      if (!reason || reason == record.before.tiers[i].reason) continue;
+      const CallRecord* last = nullptr;
+      for (const auto& [id, call] : record.calls) {
         if (call.tier == i) last = &call;
       }
       switch (*reason) {
@@ -575,13 +576,13 @@ class World {
                   "InFlightLimit while there is room");
           break;
         case Reason::kDeadline:
-          require(last == nullptr && now_ >= book.deadline, "Deadline while there is time");
+          require(last == nullptr && now_ >= record.deadline, "Deadline while there is time");
           break;
         case Reason::kTimeout:
           require(last != nullptr && now_ >= last->until, "Timeout of a call that has time");
           break;
-        case Reason::kClientGone:
-          require(last != nullptr && !last->failure && book.gone,
+        case Reason::kClientDisconnected:
+          require(last != nullptr && !last->failure && record.disconnected,
                   "ClientGone of a client that waits");
           break;
         default:
@@ -589,14 +590,14 @@ class World {
                   "a reason that nobody gave");
       }
     }
-    book.before = summary;
+    record.before = summary;
   }
 
   void check_shared() {
     require(route_->in_flight->now() == in_flight_, "the bound counts others than are in flight");
     for (std::size_t i = 1; i < tiers_.size(); ++i) {
       if (route_->tiers[i].gate == nullptr) continue;
-      TierBook& tier = tiers_[i];
+      TierRecord& tier = tiers_[i];
       const Breaker::State state = route_->tiers[i].gate->health().state;
       if (state == Breaker::State::kOpen && tier.state == Breaker::State::kClosed) {
         ++seen_.openings;
@@ -611,9 +612,10 @@ class World {
   }
 
   void check_end() {
-    for (here_ = 0; here_ < requests_.size(); ++here_) {
-      require(requests_[here_].ends + (requests_[here_].gone ? 1 : 0) == 1,
-              "a request without its one end");
+    for (request_index_ = 0; request_index_ < requests_.size(); ++request_index_) {
+      require(
+          requests_[request_index_].ends + (requests_[request_index_].disconnected ? 1 : 0) == 1,
+          "a request without its one end");
     }
     require(in_flight_ == 0 && route_->in_flight->now() == 0, "in flight after the last answer");
     require(statistics_.counts().inferences == seen_.answered, "not every answer was counted once");
@@ -624,12 +626,12 @@ class World {
   std::shared_ptr<const Route> route_;
   Statistics statistics_;
   std::vector<std::shared_ptr<TierCounters>> counters_;
-  std::map<std::size_t, bool> said_;
-  std::vector<TierBook> tiers_;
-  std::vector<RequestBook> requests_;
+  std::map<std::size_t, bool> verdicts_;
+  std::vector<TierRecord> tiers_;
+  std::vector<RequestRecord> requests_;
   std::priority_queue<Event> events_;
   SteadyTime now_ = kBegin;
-  std::size_t here_ = 0;
+  std::size_t request_index_ = 0;
   std::uint32_t in_flight_ = 0;
   std::uint32_t in_flight_max_ = 0;
   Duration pause_min_{};
@@ -643,7 +645,7 @@ void Seen::add(const Seen& other) {
   requests += other.requests;
   answered += other.answered;
   failed += other.failed;
-  gone += other.gone;
+  disconnected += other.disconnected;
   fallbacks += other.fallbacks;
   retries += other.retries;
   probes += other.probes;

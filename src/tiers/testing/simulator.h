@@ -16,7 +16,7 @@ struct Seen {
   std::uint64_t requests = 0;
   std::uint64_t answered = 0;
   std::uint64_t failed = 0;
-  std::uint64_t gone = 0;
+  std::uint64_t disconnected = 0;
   std::uint64_t fallbacks = 0;
   std::uint64_t retries = 0;
   std::uint64_t probes = 0;

@@ -70,17 +70,17 @@ std::vector<Candidate> candidates(const NmsStep& step, std::span<const float> bo
 
 std::vector<Box> suppress(const NmsStep& step, std::span<const float> boxes,
                           std::span<const float> scores, std::size_t classes) {
-  std::vector<Box> kept;
+  std::vector<Box> selected;
   for (const Candidate& candidate : candidates(step, boxes, scores, classes)) {
-    if (kept.size() == static_cast<std::size_t>(step.max)) break;
+    if (selected.size() == static_cast<std::size_t>(step.max)) break;
     const Box box{corners_of(step.format, boxes.subspan(std::size_t{candidate.box} * 4, 4)),
                   candidate.score, candidate.label};
-    const bool covered = std::any_of(kept.begin(), kept.end(), [&](const Box& other) {
+    const bool covered = std::any_of(selected.begin(), selected.end(), [&](const Box& other) {
       return other.label == box.label && overlap(box.corners, other.corners) > step.iou;
     });
-    if (!covered) kept.push_back(box);
+    if (!covered) selected.push_back(box);
   }
-  return kept;
+  return selected;
 }
 
 }  // namespace varda::transform::internal

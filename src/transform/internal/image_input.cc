@@ -286,9 +286,9 @@ void ImageInput::place(const std::vector<float>& pixels, tensor::Tensor& out,
   }
 }
 
-Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> given,
+Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> inputs,
                                         std::vector<ImageSize>& sizes) const {
-  std::vector<std::string_view> files(given.begin(), given.end());
+  std::vector<std::string_view> files(inputs.begin(), inputs.end());
   std::list<std::string> decoded;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (!looks_like_base64(files[i])) {

@@ -28,9 +28,9 @@ class ImageInput {
   std::size_t height() const { return height_; }
   std::size_t channels() const { return channels_; }
 
-  /// `given` are files, or their base64. Adds one entry per image to `sizes`. kInvalid: as for
+  /// `inputs` are files, or their base64. Adds one entry per image to `sizes`. kInvalid: as for
   /// Pipeline::before().
-  Result<tensor::Tensor> make(std::span<const std::string_view> given,
+  Result<tensor::Tensor> make(std::span<const std::string_view> inputs,
                               std::vector<ImageSize>& sizes) const;
 
  private:

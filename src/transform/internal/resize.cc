@@ -62,7 +62,7 @@ class Rows {
       : image_(image), columns_(columns) {}
 
   const std::vector<float>& at(std::size_t row) {
-    Row& place = kept_[row % kept_.size()];
+    Row& place = rows_[row % rows_.size()];
     if (place.number != row || place.values.empty()) fill(place, row);
     return place.values;
   }
@@ -100,7 +100,7 @@ class Rows {
 
   const codec::Image& image_;
   const std::span<const Taps> columns_;
-  std::array<Row, 2> kept_;
+  std::array<Row, 2> rows_;
 };
 
 }  // namespace

@@ -153,7 +153,7 @@ struct Slow {
 };
 std::vector<Slow> slowly(const NmsStep& step, const std::vector<std::array<double, 4>>& xyxy,
                          const std::vector<float>& scores, std::size_t classes) {
-  std::vector<Slow> kept;
+  std::vector<Slow> selected;
   for (std::size_t label = 0; label < classes; ++label) {
     std::vector<Slow> left;
     for (std::size_t b = 0; b < xyxy.size(); ++b) {
@@ -166,7 +166,7 @@ std::vector<Slow> slowly(const NmsStep& step, const std::vector<std::array<doubl
             return a.score < b.score || (a.score == b.score && a.box > b.box);
           });
       const Slow taken = *best;
-      kept.push_back(taken);
+      selected.push_back(taken);
       left.erase(best);
       std::erase_if(left, [&](const Slow& other) {
         const auto &p = xyxy[taken.box], &q = xyxy[other.box];
@@ -178,12 +178,12 @@ std::vector<Slow> slowly(const NmsStep& step, const std::vector<std::array<doubl
       });
     }
   }
-  std::sort(kept.begin(), kept.end(), [](const Slow& a, const Slow& b) {
+  std::sort(selected.begin(), selected.end(), [](const Slow& a, const Slow& b) {
     return std::tuple(-a.score, a.box, a.label) < std::tuple(-b.score, b.box, b.label);
   });
-  if (kept.size() > static_cast<std::size_t>(step.max))
-    kept.resize(static_cast<std::size_t>(step.max));
-  return kept;
+  if (selected.size() > static_cast<std::size_t>(step.max))
+    selected.resize(static_cast<std::size_t>(step.max));
+  return selected;
 }
 
 TEST(Nms, ResultEqualsTheReferenceInEveryFormat) {
@@ -196,7 +196,7 @@ TEST(Nms, ResultEqualsTheReferenceInEveryFormat) {
     step.max = 1 + static_cast<std::int64_t>(random() % 30);
     step.format = std::array{BoxFormat::kXyxy, BoxFormat::kXywh, BoxFormat::kCxcywh}[random() % 3];
     std::vector<std::array<double, 4>> xyxy;
-    std::vector<float> given, scores;
+    std::vector<float> coordinates, scores;
     for (std::size_t i = 0; i < boxes; ++i) {
       // Even sizes, so that centres are exact.
       const double x = static_cast<double>(random() % 20), y = static_cast<double>(random() % 20);
@@ -207,12 +207,12 @@ TEST(Nms, ResultEqualsTheReferenceInEveryFormat) {
                                             : step.format == BoxFormat::kXywh
                                                 ? std::array{x, y, w, h}
                                                 : std::array{x + w / 2, y + h / 2, w, h};
-      for (const double n : numbers) given.push_back(static_cast<float>(n));
+      for (const double n : numbers) coordinates.push_back(static_cast<float>(n));
       for (std::size_t c = 0; c < classes; ++c)
         scores.push_back(static_cast<float>(random() % 12) / 11);
     }
     const std::vector<Slow> want = slowly(step, xyxy, scores, classes);
-    const std::vector<Box> got = suppress(step, given, scores, classes);
+    const std::vector<Box> got = suppress(step, coordinates, scores, classes);
     ASSERT_EQ(got.size(), want.size()) << "round " << round;
     for (std::size_t i = 0; i < got.size(); ++i) {
       EXPECT_EQ(got[i].score, want[i].score);
@@ -253,13 +253,13 @@ TEST(Nms, BestOfVeryManyCandidatesAreKept) {
   NmsStep step;
   step.threshold = 0;
   step.max = 3;
-  std::vector<float> boxes, scores;
+  std::vector<float> coordinates, scores;
   for (std::size_t i = 0; i < kCandidatesMax * 2; ++i) {
     const auto x = static_cast<float>(i);
-    for (const float n : {x * 2, 0.0f, x * 2 + 1, 1.0f}) boxes.push_back(n);
+    for (const float n : {x * 2, 0.0f, x * 2 + 1, 1.0f}) coordinates.push_back(n);
     scores.push_back(x / static_cast<float>(kCandidatesMax * 2));
   }
-  const std::vector<Box> got = suppress(step, boxes, scores, 1);
+  const std::vector<Box> got = suppress(step, coordinates, scores, 1);
   ASSERT_EQ(got.size(), 3u);
   EXPECT_EQ(got[0].corners[0], 2.0f * (kCandidatesMax * 2 - 1));
 }

@@ -50,7 +50,7 @@ class Cluster:
                                  env=environment, start_new_session=True, text=True, errors='replace')
         try:
             self.wait(what, probe)
-            said, _ = chaos.communicate(timeout=self.timeout)
+            output, _ = chaos.communicate(timeout=self.timeout)
         except subprocess.TimeoutExpired:
             raise Failed('the chaos command has not ended within %d s' % self.timeout)
         finally:
@@ -58,7 +58,7 @@ class Cluster:
                 os.killpg(chaos.pid, 15)
                 chaos.wait()
         if chaos.returncode != 0:
-            raise Failed('the chaos command ended with %d: %s' % (chaos.returncode, said[-500:]))
+            raise Failed('the chaos command ended with %d: %s' % (chaos.returncode, output[-500:]))
         return self.wait(what + ', after the chaos', probe)
 
     # ---- models
@@ -109,9 +109,9 @@ class Cluster:
             conditions = {c['type']: c for c in status.get('conditions', []) if c['status'] == 'True'}
             pods = self.pods_of(job)
             if 'Failed' in conditions:
-                raise Failed('job %s: %s; %s' % (job, conditions['Failed'].get('message'), '; '.join(map(self.said_by, pods))))
+                raise Failed('job %s: %s; %s' % (job, conditions['Failed'].get('message'), '; '.join(map(self.pod_message, pods))))
             if 'Complete' not in conditions:
-                raise ValueError('; '.join(map(self.said_by, pods)))
+                raise ValueError('; '.join(map(self.pod_message, pods)))
             for pod in pods:
                 if pod['status'].get('phase') != 'Succeeded':
                     continue
@@ -124,7 +124,7 @@ class Cluster:
         return probe
 
     @staticmethod
-    def said_by(pod):
+    def pod_message(pod):
         """The phase of a pod, and the last output of its container."""
         out = [pod['metadata']['name'], pod['status'].get('phase', '')]
         for container in pod['status'].get('containerStatuses', []):

@@ -66,7 +66,7 @@ def play(steps, report, options):
         # the answer has an unexpected form
         except (AttributeError, LookupError, TypeError, ValueError, OSError):
             outcome, lines = 'fail', traceback.format_exc().strip().splitlines()[::-1]
-        report.told(name, outcome, time.monotonic() - begin, lines)
+        report.add_step(name, outcome, time.monotonic() - begin, lines)
         if outcome == 'fail' and name != 'preflight' and report.count('fail') == 1:
             report.say(steps.c.diagnosis())
 
@@ -84,9 +84,9 @@ def clean_up(kubectl, report, options):
         kubectl('delete', 'namespace', kubectl.namespace, '--ignore-not-found', '--wait=false', everywhere=True)
         wait_until('namespace %s to go' % kubectl.namespace,
                    lambda: kubectl.get('namespaces', kubectl.namespace, missing=True, everywhere=True) is None, options.timeout)
-        report.told('clean-up', 'pass', time.monotonic() - begin, ['namespace %s is gone' % kubectl.namespace])
+        report.add_step('clean-up', 'pass', time.monotonic() - begin, ['namespace %s is gone' % kubectl.namespace])
     except Failed as e:
-        report.told('clean-up', 'fail', time.monotonic() - begin, str(e).splitlines())
+        report.add_step('clean-up', 'fail', time.monotonic() - begin, str(e).splitlines())
 
 
 def main():

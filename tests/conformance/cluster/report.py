@@ -15,7 +15,7 @@ class Report:
     def held(self, *steps):
         return all(self.outcomes.get(s) == 'pass' for s in steps)
 
-    def told(self, step, outcome, seconds, lines):
+    def add_step(self, step, outcome, seconds, lines):
         self.outcomes[step] = outcome
         colour = {'pass': GREEN, 'fail': RED, 'skip': YELLOW}.get(outcome, DIM)
         print('%s%-4s%s  %-18s %6.1f s  %s' % (colour, outcome.upper(), END, step, seconds, lines[0] if lines else ''), flush=True)

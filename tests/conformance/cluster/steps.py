@@ -36,28 +36,28 @@ class Steps:
 
     # ---- preconditions
     def preflight(self):
-        said = []
+        lines = []
         version = json.loads(self.kubectl('version', '-o', 'json'))
-        said.append('server %s, kubectl %s' % (version['serverVersion']['gitVersion'], version['clientVersion']['gitVersion']))
+        lines.append('server %s, kubectl %s' % (version['serverVersion']['gitVersion'], version['clientVersion']['gitVersion']))
         missing = [name for name in CRDS if not true_condition(
             self.kubectl.get('customresourcedefinitions', name, missing=True, everywhere=True) or {}, 'Established')]
         check(not missing, 'not established: %s; install Varda first (kubectl apply -f deploy/varda.yaml)' % ', '.join(missing))
         self.c.look_at_nodes()
-        said.append(self.operator())
+        lines.append(self.operator())
 
         def ready_nodes():
             self.c.look_at_nodes()
             return [n for n in self.c.nodes if true_condition(self.c.nodes[n], 'Ready')]
         # A new cluster has no Ready node for a while.
         ready = wait_until('a node to be Ready', ready_nodes, self.options.timeout)
-        said.append('nodes: ' + ', '.join('%s%s' % (n, '' if n in ready else ' (not Ready)') for n in sorted(self.c.nodes)))
+        lines.append('nodes: ' + ', '.join('%s%s' % (n, '' if n in ready else ' (not Ready)') for n in sorted(self.c.nodes)))
         self.node, why = self.edge_node()
-        said.append('edge steps on %s' % self.node if self.node else 'edge steps are skipped: ' + why)
+        lines.append('edge steps on %s' % self.node if self.node else 'edge steps are skipped: ' + why)
         if not self.c.cloud_nodes():
-            said.append('cloud steps are skipped: every Ready node is an edge node')
+            lines.append('cloud steps are skipped: every Ready node is an edge node')
         self.kubectl.apply(objects.namespace(self.kubectl.namespace), everywhere=True)
         self.kubectl.apply(data.test_split(), data.config_map('archives', {v.file: v.bytes for v in self.versions.values()}))
-        return said
+        return lines
 
     def operator(self):
         def leases():
@@ -87,10 +87,10 @@ class Steps:
         if wanted:
             check(wanted in self.c.nodes, 'there is no node %s' % wanted)
 
-            def there():
+            def agent_connected():
                 nodes.update({n['metadata']['name']: n for n in self.kubectl.items('edgenodes.edgeai.io', everywhere=True)})
                 return reported(wanted)
-            self.c.wait('the agent of node %s to report and be Connected (EdgeNode %s)' % (wanted, wanted), there)
+            self.c.wait('the agent of node %s to report and be Connected (EdgeNode %s)' % (wanted, wanted), agent_connected)
             return wanted, ''
         # Nodes with the edge label come before nodes that only have an agent.
         found = sorted((n for n in nodes if reported(n)), key=lambda n: (not self.c.is_edge(n), n))
@@ -140,10 +140,10 @@ class Steps:
     def predicted(self, model, url, version, place, report):
         """Sends the real test split and compares the result with the accuracy from training."""
         result, _ = self.c.settle('predictions of ' + model, self.c.ended(self.c.predict(model, url, place, report)))
-        told = self.versions[version].accuracy
+        reported = self.versions[version].accuracy
         check(result['version'] == version, 'version %s answered, not %s' % (result['version'], version))
         check(result['count'] == data.samples(), '%d of %d images were answered' % (result['count'], data.samples()))
-        check(abs(result['accuracy'] - told) < 1e-9, 'accuracy is %.6f; the training reported %.6f' % (result['accuracy'], told))
+        check(abs(result['accuracy'] - reported) < 1e-9, 'accuracy is %.6f; the training reported %.6f' % (result['accuracy'], reported))
         return 'version %s: accuracy %.4f over %d images, as trained' % (version, result['accuracy'], result['count'])
 
     def edge_predict(self):
@@ -155,7 +155,7 @@ class Steps:
 
     def edge_switch(self):
         self.needs_edge()
-        said = []
+        lines = []
         for attempt in range(SWITCH_ATTEMPTS):
             if attempt:
                 self.target('3')
@@ -179,12 +179,12 @@ class Steps:
                 break
         else:
             raise Failed('in %d attempts the switch was over before the load had begun' % SWITCH_ATTEMPTS)
-        said.append('%d requests, 0 failed, %d of them over new connections; version 3 answered %d, version 4 %d; p99 %.1f ms, longest %.1f ms' % (
+        lines.append('%d requests, 0 failed, %d of them over new connections; version 3 answered %d, version 4 %d; p99 %.1f ms, longest %.1f ms' % (
             result['requests'], result['connections']['new'], seen.get('3', 0), seen['4'], result['latencyMs']['p99'], result['latencyMs']['max']))
         if begun:
-            said.append('the load was restarted %d times: its node was lost' % begun)
-        said.append(self.predicted(EDGE, self.edge_url, '4', *self.edge_place()))
-        return said
+            lines.append('the load was restarted %d times: its node was lost' % begun)
+        lines.append(self.predicted(EDGE, self.edge_url, '4', *self.edge_place()))
+        return lines
 
     def edge_wrong_digest(self):
         self.needs_edge()
@@ -192,16 +192,16 @@ class Steps:
         bad = self.entries('3', '4') + [('5', self.entries('4')[0][1], wrong)]
         self.kubectl.apply(self.edge_model(bad, '5'))
 
-        def told():
+        def reported():
             model = self.c.model(EDGE)
             named = [c for c in model['status']['conditions'] if wrong in c.get('message', '') and real in c.get('message', '')]
             return (named[0], model) if named else self.c.only_objects(self.c.words(model))
-        condition, model = self.c.settle('a condition that names both digests', told)
+        condition, model = self.c.settle('a condition that names both digests', reported)
         check(model['status'].get('servingVersion') == '4', 'servingVersion is %s' % model['status'].get('servingVersion'))
-        said = ['%s=%s %s: %s' % (condition['type'], condition['status'], condition.get('reason'), condition['message'])]
+        lines = ['%s=%s %s: %s' % (condition['type'], condition['status'], condition.get('reason'), condition['message'])]
         result, _ = self.c.wait('predictions', self.c.ended(self.c.predict(EDGE, self.edge_url, *self.edge_place())))
         check(result['version'] == '4', 'version %s answers' % result['version'])
-        return said + ['version 4 keeps answering']
+        return lines + ['version 4 keeps answering']
 
     def edge_back(self):
         self.needs_edge()
@@ -267,9 +267,9 @@ class Steps:
 
     def cloud_balance(self):
         self.needs_cloud()
-        said = self.balance(self.cloud_url)
+        lines = self.balance(self.cloud_url)
         self.c.settle('two ready pods still', self.settled(2))
-        return [said]
+        return [lines]
 
     def cloud_scale(self):
         self.needs_cloud()
@@ -306,10 +306,10 @@ class Steps:
             self.predicted(CLOUD, url, '4', *self.cloud_place())
             return ['%s answers; nodes of varda up have no cluster addresses, so there is nothing to balance' % url]
         address = service['spec']['clusterIP']
-        said = [self.balance('http://%s:%d' % ('[%s]' % address if ':' in address else address, service['spec']['ports'][0]['port']))]
+        lines = [self.balance('http://%s:%d' % ('[%s]' % address if ':' in address else address, service['spec']['ports'][0]['port']))]
         if not self.kubectl.get('services', 'kube-dns', '--namespace', 'kube-system', missing=True, everywhere=True):
-            return said + ['no DNS in this cluster (Service kube-system/kube-dns): status.url %s is not asked' % model['status']['url']]
-        return said + [self.predicted(CLOUD, model['status']['url'], '4', *self.cloud_place()) + ', at ' + model['status']['url']]
+            return lines + ['no DNS in this cluster (Service kube-system/kube-dns): status.url %s is not asked' % model['status']['url']]
+        return lines + [self.predicted(CLOUD, model['status']['url'], '4', *self.cloud_place()) + ', at ' + model['status']['url']]
 
     # ---- further steps
     def dataset(self):
@@ -352,7 +352,7 @@ class Steps:
         key = self.kubectl.namespace + '/' + EDGE
         self.kubectl('delete', 'inferencemodels.ai.kubeedge.io', EDGE, CLOUD, '--ignore-not-found', '--wait=false')
 
-        def gone():
+        def all_deleted():
             left = [i['kind'] + ' ' + i['metadata']['name'] for i in self.kubectl.items('inferencemodels.ai.kubeedge.io,deployments,services,pods')
                     if i['metadata']['name'] in (EDGE, CLOUD) or objects.MODEL_LABEL in labels_of(i)]
             if self.node:
@@ -361,5 +361,5 @@ class Steps:
             if left:
                 raise ValueError(left)
             return True
-        self.c.settle('all that the models had made to be gone', gone)
+        self.c.settle('all that the models had made to be gone', all_deleted)
         return ['no pod, Deployment or Service is left' + ('; node %s shows no file of them' % self.node if self.node else '')]

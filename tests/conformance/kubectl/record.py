@@ -131,7 +131,7 @@ def as_entry(e, variables, tag):
 def entries(log, tag):
     """The recorded part of a log: every write, and each read with a new request, answer or
     variable."""
-    variables, kept, known = streams.Variables(), [], {}
+    variables, recorded, known = streams.Variables(), [], {}
     wanted = set()  # versions that a later request names: the reads that returned them stay
     for e in reversed(log):
         e.names = set(wanted)
@@ -149,8 +149,8 @@ def entries(log, tag):
         if e.method == 'GET' and not needed and key in known:
             continue
         known[key] = True
-        kept.append(entry)
-    return kept
+        recorded.append(entry)
+    return recorded
 
 
 def hold_session(binary, version, path):

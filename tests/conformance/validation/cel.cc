@@ -41,7 +41,7 @@ class Evaluator {
     return true;
   }
   void need(std::string_view token) { CHECK(take(token)); }
-  std::string word() {
+  std::string identifier() {
     skip_space();
     const std::size_t begin = at_;
     while (at_ < text_.size() &&
@@ -148,16 +148,16 @@ class Evaluator {
     if (text_[at_] == '\'') return text();
     if (std::isdigit(static_cast<unsigned char>(text_[at_])) || text_[at_] == '-') {
       const bool minus = take("-");
-      const std::string whole = word();
+      const std::string whole = identifier();
       if (at_ < text_.size() && text_[at_] == '.') {
         ++at_;
-        const double number = std::stod(whole + "." + word());
+        const double number = std::stod(whole + "." + identifier());
         return Json(minus ? -number : number);
       }
       const std::int64_t number = std::stoll(whole);
       return Json(minus ? -number : number);
     }
-    const std::string name = word();
+    const std::string name = identifier();
     if (name == "true" || name == "false") return Json(name == "true");
     if (name == "has" || name == "size") {
       need("(");
@@ -186,7 +186,7 @@ class Evaluator {
     const Json* found = &variable;
     while (at_ < text_.size() && text_[at_] == '.') {
       const std::size_t before = at_++;
-      const std::string name = word();
+      const std::string name = identifier();
       if (at_ < text_.size() && text_[at_] == '(') {  // a call: members() reads it
         at_ = before;
         break;
@@ -230,15 +230,15 @@ class Evaluator {
       if (take("[")) {
         const Value index = choice();
         need("]");
-        const bool there = value && value->is_array() && index && index->is_integer() &&
-                           index->as_integer() >= 0 &&
-                           index->as_integer() < static_cast<std::int64_t>(value->size());
-        value = there ? Value(value->as_array()[static_cast<std::size_t>(index->as_integer())])
-                      : std::nullopt;
+        const bool in_range = value && value->is_array() && index && index->is_integer() &&
+                              index->as_integer() >= 0 &&
+                              index->as_integer() < static_cast<std::int64_t>(value->size());
+        value = in_range ? Value(value->as_array()[static_cast<std::size_t>(index->as_integer())])
+                         : std::nullopt;
         continue;
       }
       ++at_;
-      const std::string name = word();
+      const std::string name = identifier();
       if (!take("(")) {
         const Json* member = value ? value->find(name) : nullptr;
         value = member == nullptr || member->is_null() ? Value() : Value(*member);
@@ -272,7 +272,7 @@ class Evaluator {
   }
 
   Value macro(const std::string& name, const Value& list) {
-    const std::string variable = word();
+    const std::string variable = identifier();
     need(",");
     const std::size_t body = at_;
     const auto hidden =

@@ -143,7 +143,7 @@ class Server:
                                      else http.client.HTTPConnection(host, port, timeout=60))
         return self.local.connection
 
-    def ask(self, method, path, body=None, kind='application/json'):
+    def request(self, method, path, body=None, kind='application/json'):
         """(status, the answer as JSON, or as text if it is not JSON)"""
         headers = dict(self.headers)
         if body is not None:

@@ -31,40 +31,40 @@ std::string replaced(const std::string& text, std::string_view what, const std::
 
 // Expands the abbreviations of long values in a case. value_of() in table.py does the same for
 // `run`.
-Json value_of(const Json& given, const std::string& index = "") {
-  if (given.is_string())
-    return index.empty() ? given : Json(replaced(given.as_string(), "${i}", index));
-  if (given.is_array()) {
+Json value_of(const Json& pattern, const std::string& index = "") {
+  if (pattern.is_string())
+    return index.empty() ? pattern : Json(replaced(pattern.as_string(), "${i}", index));
+  if (pattern.is_array()) {
     Json list = Json::array();
-    for (const Json& item : given.as_array()) list.push_back(value_of(item, index));
+    for (const Json& item : pattern.as_array()) list.push_back(value_of(item, index));
     return list;
   }
-  if (!given.is_object()) return given;
-  const std::int64_t times = given["times"].as_integer();
-  if (given.contains("$repeat")) {
-    std::string text = given["before"].as_string();
-    for (std::int64_t i = 0; i < times; ++i) text += given["$repeat"].as_string();
-    return text + given["after"].as_string();
+  if (!pattern.is_object()) return pattern;
+  const std::int64_t times = pattern["times"].as_integer();
+  if (pattern.contains("$repeat")) {
+    std::string text = pattern["before"].as_string();
+    for (std::int64_t i = 0; i < times; ++i) text += pattern["$repeat"].as_string();
+    return text + pattern["after"].as_string();
   }
-  if (given.contains("$items")) {
+  if (pattern.contains("$items")) {
     Json list = Json::array();
     for (std::int64_t i = 0; i < times; ++i)
-      list.push_back(value_of(given["$items"], std::to_string(i)));
+      list.push_back(value_of(pattern["$items"], std::to_string(i)));
     return list;
   }
   Json out = Json::object();
-  if (given.contains("$members")) {
+  if (pattern.contains("$members")) {
     for (std::int64_t i = 0; i < times; ++i)
-      out.set("k" + std::to_string(i), value_of(given["$members"], std::to_string(i)));
+      out.set("k" + std::to_string(i), value_of(pattern["$members"], std::to_string(i)));
     return out;
   }
-  if (given.contains("$null")) return nullptr;
-  for (const auto& [name, member] : given.as_object()) out.set(name, value_of(member, index));
+  if (pattern.contains("$null")) return nullptr;
+  for (const auto& [name, member] : pattern.as_object()) out.set(name, value_of(member, index));
   return out;
 }
 
 // Sets the value at a path such as spec.models[0].key. Null removes the value.
-void assign(Json& target, std::string_view path, const Json& given) {
+void assign(Json& target, std::string_view path, const Json& pattern) {
   Json* at = &target;
   for (;;) {
     const bool index = path.front() == '[';
@@ -78,11 +78,11 @@ void assign(Json& target, std::string_view path, const Json& given) {
       if (index) {
         const std::size_t place = std::stoul(step);
         if (place == at->size()) at->push_back(nullptr);
-        at->array_items().at(place) = value_of(given);
-      } else if (given.is_null()) {
+        at->array_items().at(place) = value_of(pattern);
+      } else if (pattern.is_null()) {
         at->erase(step);
       } else {
-        at->set(step, value_of(given));
+        at->set(step, value_of(pattern));
       }
       return;
     }
@@ -123,7 +123,7 @@ struct Table {
   Json object_of(const std::vector<const Case*>& changed_by) const {
     Json object = base;
     for (const Case* one : changed_by) {
-      for (const auto& [path, given] : one->set.as_object()) assign(object, path, given);
+      for (const auto& [path, pattern] : one->set.as_object()) assign(object, path, pattern);
     }
     return object;
   }
@@ -148,11 +148,11 @@ Table read(const api::Kind& kind) {
     for (const Json& one : file[part].as_array()) {
       Case made{.name = one["name"].as_string(), .set = Json::object()};
       if (one.contains("of")) made.set = variants.at(one["of"].as_string());
-      for (const auto& [path, given] : one["set"].as_object()) made.set.set(path, given);
+      for (const auto& [path, pattern] : one["set"].as_object()) made.set.set(path, pattern);
       made.causes = print_causes(one["causes"]);
       made.taken = one["causes"].empty();
       made.taken_by_cluster = one[one.contains("cluster") ? "cluster" : "causes"].empty();
-      for (const auto& [path, given] : made.set.as_object())
+      for (const auto& [path, pattern] : made.set.as_object())
         made.status = made.status || path.starts_with("status");
       table.cases.push_back(std::move(made));
     }
@@ -261,38 +261,39 @@ void drop_nulls(Json& value) {
     for (Json& item : value.array_items()) drop_nulls(item);
   }
   if (!value.is_object()) return;
-  std::vector<std::string> gone;
+  std::vector<std::string> nulls;
   for (auto& [name, member] : value.object_members()) {
-    if (member.is_null()) gone.push_back(name);
+    if (member.is_null()) nulls.push_back(name);
     drop_nulls(member);
   }
-  for (const std::string& name : gone) value.erase(name);
+  for (const std::string& name : nulls) value.erase(name);
 }
 
-struct Said {
-  std::set<bool> said;
+struct RuleResults {
+  std::set<bool> results;
   // Values already checked. Most cases differ from the base in only one place.
   std::set<std::string> of;
 };
-using Asked = std::map<const api::Rule*, Said>;
+using ResultsByRule = std::map<const api::Rule*, RuleResults>;
 
-void ask_both(const api::Schema& schema, const Json& value, const std::string& what, Asked& asked) {
+void compare_rules(const api::Schema& schema, const Json& value, const std::string& what,
+                   ResultsByRule& by_rule) {
   const std::string shown = schema.rules.empty() ? "" : codec::write_json(value);
   for (const api::Rule& rule : schema.rules) {
-    if (!asked[&rule].of.insert(shown).second) continue;
-    const bool ours = rule.check(value).empty();
-    const auto theirs = evaluate_cel(rule.cel, value);
-    ASSERT_TRUE(theirs.has_value()) << what << ": evaluation of " << rule.cel << " fails";
-    EXPECT_EQ(*theirs, ours) << what << ": " << rule.cel;
-    asked[&rule].said.insert(ours);
+    if (!by_rule[&rule].of.insert(shown).second) continue;
+    const bool native = rule.check(value).empty();
+    const auto cel = evaluate_cel(rule.cel, value);
+    ASSERT_TRUE(cel.has_value()) << what << ": evaluation of " << rule.cel << " fails";
+    EXPECT_EQ(*cel, native) << what << ": " << rule.cel;
+    by_rule[&rule].results.insert(native);
   }
   for (const api::Property& property : schema.properties) {
     if (const Json* member = value.find(property.name);
         member != nullptr && property.name != "metadata")
-      ask_both(property.schema, *member, what, asked);
+      compare_rules(property.schema, *member, what, by_rule);
   }
   if (!schema.items) return;
-  for (const Json& item : value.as_array()) ask_both(*schema.items, item, what, asked);
+  for (const Json& item : value.as_array()) compare_rules(*schema.items, item, what, by_rule);
 }
 
 void all_rules(const api::Schema& schema, std::vector<const api::Rule*>& out) {
@@ -306,17 +307,17 @@ TEST_P(Validation, CelAndNativeRulesAgreeAndEveryRuleHasACase) {
   all_rules(*table_.kind->schema, rules);
   if (rules.empty()) return;
   const api::Schema bare = without_rules(*table_.kind->schema);
-  Asked asked;
-  const auto ask = [&](Json object, const std::string& what) {
+  ResultsByRule by_rule;
+  const auto compare = [&](Json object, const std::string& what) {
     drop_nulls(object);
     if (std::as_const(object).at("metadata/name").as_string().empty() ||
         !of_the_right_shape(bare, object))
       return;
-    ask_both(*table_.kind->schema, object, what, asked);
+    compare_rules(*table_.kind->schema, object, what, by_rule);
   };
-  for (const Case& one : table_.cases) ask(table_.object_of({&one}), one.name);
+  for (const Case& one : table_.cases) compare(table_.object_of({&one}), one.name);
   for (const api::Rule* rule : rules)
-    EXPECT_EQ(asked[rule].said.size(), 2u)
+    EXPECT_EQ(by_rule[rule].results.size(), 2u)
         << rule->message << ": no case breaks it, or none keeps it";
   // Combines two random cases each.
   std::vector<const Case*> plain;
@@ -329,7 +330,7 @@ TEST_P(Validation, CelAndNativeRulesAgreeAndEveryRuleHasACase) {
     const Case* second = plain[random() % plain.size()];
     // Skip pairs in which one case changes a part of the other's value.
     const auto meets = [](const Case& one, const Case& other) {
-      for (const auto& [path, given] : one.set.as_object()) {
+      for (const auto& [path, pattern] : one.set.as_object()) {
         for (const auto& [further, unused] : other.set.as_object()) {
           if (path.starts_with(further) || further.starts_with(path)) return true;
         }
@@ -337,7 +338,7 @@ TEST_P(Validation, CelAndNativeRulesAgreeAndEveryRuleHasACase) {
       return false;
     };
     if (meets(*first, *second)) continue;
-    ask(table_.object_of({first, second}), first->name + " and " + second->name);
+    compare(table_.object_of({first, second}), first->name + " and " + second->name);
   }
 }
 
@@ -379,8 +380,8 @@ TEST_P(Validation, EveryConstraintOfTheSchemaHasABreakingCase) {
   }
   const std::function<void(const api::Schema&, const std::string&)> visit =
       [&](const api::Schema& schema, const std::string& path) {
-        const auto need = [&](bool there, const char* what) {
-          if (there) {
+        const auto need = [&](bool needed, const char* what) {
+          if (needed) {
             EXPECT_TRUE(broken.contains(path + ": " + what))
                 << "no case for " << path << ": " << what;
           }

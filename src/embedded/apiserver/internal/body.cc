@@ -344,22 +344,22 @@ Outcome<DeleteOptions> read_delete_options(const net::Request& request, const ne
   return delete_options(body, dry_run);
 }
 
-Outcome<DeleteOptions> delete_options(const Json& given, DryRun& dry_run) {
+Outcome<DeleteOptions> delete_options(const Json& body, DryRun& dry_run) {
   DeleteOptions out;
   constexpr std::string_view kOptions = "DeleteOptions";
-  for (const Json& word : given["dryRun"].as_array()) {
-    if (word.as_string() != "All") {
+  for (const Json& value : body["dryRun"].as_array()) {
+    if (value.as_string() != "All") {
       return bad_option(kOptions, "FieldValueNotSupported",
-                        "Unsupported value: []string{" + in_quotes(word.as_string()) +
+                        "Unsupported value: []string{" + in_quotes(value.as_string()) +
                             "}: supported values: \"All\"",
                         "dryRun");
     }
     dry_run = DryRun::kYes;
   }
-  if (given["gracePeriodSeconds"].is_integer())
-    out.grace_seconds = given["gracePeriodSeconds"].as_integer();
-  out.propagation = given["propagationPolicy"].as_string();
-  const Json& orphan = given["orphanDependents"];
+  if (body["gracePeriodSeconds"].is_integer())
+    out.grace_seconds = body["gracePeriodSeconds"].as_integer();
+  out.propagation = body["propagationPolicy"].as_string();
+  const Json& orphan = body["orphanDependents"];
   if (orphan.is_bool() && !out.propagation.empty()) {
     return bad_option(kOptions, "FieldValueInvalid",
                       "Invalid value: " + in_quotes(out.propagation) +
@@ -377,7 +377,7 @@ Outcome<DeleteOptions> delete_options(const Json& given, DryRun& dry_run) {
     out.propagation = orphan.as_bool() ? "Orphan" : "Background";
     out.propagation_from_legacy = true;
   }
-  const Json& preconditions = given["preconditions"];
+  const Json& preconditions = body["preconditions"];
   if (preconditions["uid"].is_string()) out.uid = preconditions["uid"].as_string();
   if (preconditions["resourceVersion"].is_string())
     out.resource_version = preconditions["resourceVersion"].as_string();

@@ -54,6 +54,6 @@ enum class DeletionOf { kObject, kCollection };
 Outcome<DeleteOptions> read_delete_options(const net::Request& request, const net::Query& query,
                                            const Limits& limits, DeletionOf of, DryRun& dry_run);
 /// Parses the DeleteOptions object; sets `dry_run` if requested.
-Outcome<DeleteOptions> delete_options(const Json& given, DryRun& dry_run);
+Outcome<DeleteOptions> delete_options(const Json& body, DryRun& dry_run);
 
 }  // namespace varda::apiserver

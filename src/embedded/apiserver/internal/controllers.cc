@@ -163,9 +163,9 @@ Status Controllers::resync() {
 }
 
 void Controllers::note_end(const std::string& key) {
-  const auto gone = nodes_.find(key);
-  if (gone == nodes_.end()) return;
-  const Node node = gone->second;
+  const auto found = nodes_.find(key);
+  if (found == nodes_.end()) return;
+  const Node node = found->second;
   forget(key);
   if (const auto left = dependents_.find(node.uid); left != dependents_.end()) {
     for (const std::string& dependent : std::set<std::string>(left->second))
@@ -437,7 +437,7 @@ bool Controllers::end_namespace(const std::string& name) {
         failed = failed || !ignorable(removed.error());
         continue;
       }
-      if (removed->gone) continue;
+      if (removed->complete) continue;
       ++remaining[kind->resource().group_resource()];
       for (const Json& item : removed->object.at("metadata/finalizers").as_array())
         ++finalizers[item.as_string()];
@@ -447,10 +447,10 @@ bool Controllers::end_namespace(const std::string& name) {
   if (namespaces == nullptr || failed) return namespaces == nullptr;
   if (!remaining.empty()) {
     const std::string now = objects_.now();
-    const auto join = [](const std::map<std::string, int>& counts, std::string_view word) {
+    const auto join = [](const std::map<std::string, int>& counts, std::string_view suffix) {
       std::string out;
       for (const auto& [what, count] : counts) {
-        out += (out.empty() ? "" : ", ") + what + std::string(word) + std::to_string(count) +
+        out += (out.empty() ? "" : ", ") + what + std::string(suffix) + std::to_string(count) +
                " resource instances";
       }
       return out;
@@ -537,7 +537,7 @@ bool Controllers::end_crd(const std::string& key) {
     if (located.kind == nullptr || !located.kind->info().custom) break;  // its names were refused
     DeleteOptions deletion;
     auto removed = objects_.remove(*located.kind, located.key.ns, located.key.name, deletion, {});
-    if (removed.ok() ? !removed->gone : !ignorable(removed.error())) left = true;
+    if (removed.ok() ? !removed->complete : !ignorable(removed.error())) left = true;
   }
   return !left && drop_finalizer(node, kCrdFinalizer);
 }

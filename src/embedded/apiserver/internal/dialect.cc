@@ -457,7 +457,7 @@ Dialect::Reply Dialect::remove(Call& call) {
   }
   TRY(Deleted deleted, objects_.remove(*call.kind, call.info.ns, call.info.name, deletion,
                                        write_options(call, dry_run)));
-  if (deleted.gone && !call.kind->info().delete_returns_object)
+  if (deleted.complete && !call.kind->info().delete_returns_object)
     return answer(call, 200, success(call.kind->resource(), deleted.object));
   return answer_object(call, 200, std::move(deleted.object));
 }

@@ -346,8 +346,8 @@ Outcome<Deleted> Objects::remove(const Kind& kind, std::string_view ns, std::str
       bool raced = false;
       Outcome<Json> put = commit_put(kind, key, std::move(object), present, raced, options);
       if (raced) continue;
-      TRY(Json now_there, std::move(put));
-      return Deleted{std::move(now_there), false};
+      TRY(Json stored, std::move(put));
+      return Deleted{std::move(stored), false};
     }
     auto removed = core_.store.remove(key, present);
     if (!removed.ok()) {

@@ -28,8 +28,8 @@ struct DeleteOptions {
 };
 
 struct Deleted {
-  Json object;        // the present state, or the last state before removal
-  bool gone = false;  // false: finalizers or the grace period are pending
+  Json object;            // the present state, or the last state before removal
+  bool complete = false;  // false: finalizers or the grace period are pending
 };
 
 /// Thread-safe.

@@ -3,8 +3,8 @@
 #include <ctime>
 
 #include "apiserver/internal/dialect.h"
-#include "apiserver/internal/tagged.h"
 #include "apiserver/internal/openapi.h"
+#include "apiserver/internal/tagged.h"
 
 namespace varda::apiserver {
 
@@ -98,8 +98,8 @@ Dialect::Reply Dialect::openapi(Call& call) {
   }
   const std::string hash = version == nullptr ? hash_of(kGitVersion) : hash_of_version(*version);
   // A client with the current ?hash may cache the document forever; other hashes are redirected.
-  if (const std::string_view asked = call.query.get("hash"); !asked.empty()) {
-    if (asked != hash) {
+  if (const std::string_view requested_hash = call.query.get("hash"); !requested_hash.empty()) {
+    if (requested_hash != hash) {
       response.status = 301;
       response.headers.add("Location", link_to(name, hash));
       return response;

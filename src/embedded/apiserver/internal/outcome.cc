@@ -133,10 +133,10 @@ ApiStatus too_large(std::size_t limit) {
               "Request entity too large: limit is " + std::to_string(limit));
 }
 
-ApiStatus too_many_operations(std::size_t limit, std::size_t given) {
+ApiStatus too_many_operations(std::size_t limit, std::size_t count) {
   return make(413, "RequestEntityTooLarge",
               "Request entity too large: The allowed maximum operations in a JSON patch is " +
-                  std::to_string(limit) + ", got " + std::to_string(given));
+                  std::to_string(limit) + ", got " + std::to_string(count));
 }
 
 ApiStatus too_many_requests(std::string message) {

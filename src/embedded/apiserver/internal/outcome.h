@@ -40,7 +40,7 @@ ApiStatus unsupported_media_type(std::string_view accepted);
 ApiStatus not_acceptable();
 ApiStatus too_large(std::size_t limit);
 /// For a JSON patch.
-ApiStatus too_many_operations(std::size_t limit, std::size_t given);
+ApiStatus too_many_operations(std::size_t limit, std::size_t count);
 ApiStatus too_many_requests(std::string message);
 /// Maps a store error to a Status.
 ApiStatus store_failure(const Error& error);

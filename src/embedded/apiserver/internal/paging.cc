@@ -120,17 +120,17 @@ Outcome<ListQuery> ListQuery::parse(const net::Query& query, const store::Store&
   const auto version = parse_version(query);
   if (!version.ok()) return bad_request("invalid resource version: " + version.error().message());
   TRY_VOID(check_not_future(*version, store));
-  const store::Revision asked = version->value_or(0);
+  const store::Revision requested = version->value_or(0);
   if (!token.empty()) {
-    if (asked > 0)
+    if (requested > 0)
       return bad_request("specifying resource version is not allowed when using continue");
     TRY(PageStart start, PageStart::parse(std::string(token)));
     TRY_VOID(check_not_future(start.revision, store));
     if (start.revision != PageStart::kLatest) out.at = start.revision;
     out.start = std::move(start);
-  } else if (asked > 0 && (match == "Exact" || (match.empty() && out.limit > 0))) {
-    out.at = asked;
-  } else if (*version && asked == 0 && match.empty()) {
+  } else if (requested > 0 && (match == "Exact" || (match.empty() && out.limit > 0))) {
+    out.at = requested;
+  } else if (*version && requested == 0 && match.empty()) {
     out.limit = 0;  // "any" version: answered without paging, like a watch cache
   }
   return out;

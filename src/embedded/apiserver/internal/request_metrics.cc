@@ -8,7 +8,7 @@ namespace varda::apiserver {
 namespace {
 
 struct Name {
-  std::string_view asked, shown;
+  std::string_view verb, shown;
 };
 constexpr std::array<Name, 9> kVerbs = {{{"get", "GET"},
                                          {"list", "LIST"},
@@ -26,7 +26,7 @@ constexpr std::size_t kWatch = 2;
 void RequestMetrics::count(std::string_view verb, int status, Duration took) {
   if (registry_ == nullptr) return;
   const auto* known = std::find_if(kVerbs.begin(), kVerbs.end() - 1,
-                                   [&](const Name& name) { return name.asked == verb; });
+                                   [&](const Name& name) { return name.verb == verb; });
   const auto index = static_cast<std::size_t>(known - kVerbs.begin());
   Verb& metrics = verbs_[index];
   // The first request looks the metric up; concurrent first requests find the same metric.

@@ -15,7 +15,7 @@ Json texts(const std::vector<std::string>& list) {
   return out;
 }
 
-Attributes asked_for(const Json& spec) {
+Attributes attributes_of(const Json& spec) {
   Attributes what;
   const Json& resource = spec["resourceAttributes"];
   if (resource.is_null()) {
@@ -126,7 +126,7 @@ Dialect::Reply Dialect::review(Call& call) {
   const Json& spec = std::as_const(object)["spec"];
   Json status;
   if (resource.kind == "SelfSubjectAccessReview") {
-    const bool may = allowed(call, asked_for(spec));
+    const bool may = allowed(call, attributes_of(spec));
     status = Json::object({{"allowed", may}});
     if (!may) status.set("reason", call.caller.name + " is not allowed to");
   } else if (resource.kind == "SelfSubjectRulesReview") {

@@ -22,14 +22,14 @@ class Taken {
   Taken(const ServicesHeld& held, std::string self) : held_(held), self_(std::move(self)) {}
   bool address(const std::string& address) const { return held_.has_address(address, self_); }
   bool port(std::int64_t port) const {
-    return given_.contains(port) || held_.has_port(port, self_);
+    return allocated_.contains(port) || held_.has_port(port, self_);
   }
-  void give(std::int64_t port) { given_.insert(port); }
+  void add(std::int64_t port) { allocated_.insert(port); }
 
  private:
   const ServicesHeld& held_;
   const std::string self_;
-  std::set<std::int64_t> given_;
+  std::set<std::int64_t> allocated_;
 };
 
 // True if the port is free on this machine now.
@@ -139,7 +139,7 @@ Outcome<void> allocate_service(Core& core, const Kind& kind, Json& service, cons
     } else if (used.port(wanted)) {
       return refused(service, field, wanted, "provided port is already allocated");
     }
-    used.give(wanted);
+    used.add(wanted);
     port.set("nodePort", wanted);
   }
   return {};

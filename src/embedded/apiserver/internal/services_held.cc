@@ -37,9 +37,9 @@ Outcome<void> ServicesHeld::look(store::Store& store, const Kind& kind) {
   for (const store::Entry& entry : page->entries) {
     while (known != services_.end() && known->first < entry.key) forget(known++);
     if (known != services_.end() && known->first == entry.key) {
-      const auto here = known++;
-      if (here->second.value == entry.value) continue;
-      forget(here);
+      const auto current = known++;
+      if (current->second.value == entry.value) continue;
+      forget(current);
     }
     Service now;
     now.value = entry.value;

@@ -3,7 +3,7 @@
 namespace varda::apiserver {
 
 std::unique_ptr<Sessions::Handle> Sessions::open(const Identity& caller) {
-  std::lock_guard publishing(telling_);
+  std::lock_guard publishing(notify_mutex_);
   bool first = false;
   {
     std::lock_guard lock(mutex_);
@@ -16,7 +16,7 @@ std::unique_ptr<Sessions::Handle> Sessions::open(const Identity& caller) {
 }
 
 void Sessions::close(const Identity& caller) {
-  std::lock_guard publishing(telling_);
+  std::lock_guard publishing(notify_mutex_);
   bool last = false;
   {
     std::lock_guard lock(mutex_);

@@ -37,7 +37,7 @@ class Sessions {
 
   SessionObserver* observer_;
   const std::size_t watches_max_;
-  std::mutex telling_;  // orders the observer's calls; taken before mutex_
+  std::mutex notify_mutex_;  // orders the observer's calls; taken before mutex_
   std::mutex mutex_;
   std::map<std::string, std::size_t> open_;
   std::size_t total_ = 0;

@@ -53,10 +53,10 @@ class Merger {
       if (!member.first.starts_with(kDeleteFrom)) continue;
       Json* list = original.find(std::string_view(member.first).substr(kDeleteFrom.size()));
       if (list == nullptr || !list->is_array()) continue;
-      std::unordered_set<std::string> gone;
-      for (const Json& item : member.second.as_array()) gone.insert(codec::write_json(item));
+      std::unordered_set<std::string> removed;
+      for (const Json& item : member.second.as_array()) removed.insert(codec::write_json(item));
       std::erase_if(list->array_items(),
-                    [&](const Json& item) { return gone.contains(codec::write_json(item)); });
+                    [&](const Json& item) { return removed.contains(codec::write_json(item)); });
     }
     for (const auto& [name, value] : patch.as_object()) {
       if (name.starts_with("$")) continue;
@@ -233,12 +233,12 @@ class Merger {
   // Sorts the items named by the order directive. Server-only items keep the position relative to
   // items in both lists; new items come before them.
   static void order(Json& list, const Json& original, const Json& wanted, const std::string& key) {
-    const Ranks asked(wanted, key);
+    const Ranks ranks(wanted, key);
     const Ranks before(original, key);
     std::vector<std::pair<std::size_t, Json>> named;
     std::vector<Json> others;
     for (Json& item : list.array_items()) {
-      if (const auto rank = asked.of(item)) {
+      if (const auto rank = ranks.of(item)) {
         named.emplace_back(*rank, std::move(item));
       } else {
         others.push_back(std::move(item));

@@ -66,7 +66,7 @@ void CoreKind::prepare_update(Json& object, const Json& old, Part part) const {
         object.erase(field.name);
       }
     }
-    if (traits_.status_keeps_labels) {
+    if (traits_.status_preserves_labels) {
       for (const char* member : {"labels", "ownerReferences"}) {
         if (const Json* value = old["metadata"].find(member)) {
           metadata.set(member, *value);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "apiserver/kind.h"
-#include "apiserver/kinds/types.h"
 #include "apiserver/kinds/cause.h"
+#include "apiserver/kinds/types.h"
 
 namespace varda::apiserver {
 
@@ -17,7 +17,7 @@ enum class Generation { kNone, kSpec, kSpecAndAnnotations };
 struct CoreTraits {
   KindInfo info;
   Generation generation = Generation::kNone;
-  bool status_keeps_labels = false;  // a status write does not change labels
+  bool status_preserves_labels = false;  // a status write does not change labels
 };
 
 class CoreKind : public Kind {

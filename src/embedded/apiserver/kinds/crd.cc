@@ -6,11 +6,11 @@
 #include <set>
 
 #include "apiserver/kinds/core_kind.h"
-#include "schema/structural.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "meta/json_path.h"
 #include "meta/object.h"
+#include "schema/structural.h"
 
 namespace varda::apiserver {
 
@@ -272,9 +272,10 @@ class CrdKind : public CoreKind {
     causes = validate_create(crd);
     for (const Json& stored : old.at("status/storedVersions").as_array()) {
       const Json::Array& versions = crd.at("spec/versions").as_array();
-      const bool kept = std::any_of(versions.begin(), versions.end(),
-                                    [&](const Json& version) { return version["name"] == stored; });
-      if (!kept) {
+      const bool still_listed =
+          std::any_of(versions.begin(), versions.end(),
+                      [&](const Json& version) { return version["name"] == stored; });
+      if (!still_listed) {
         causes.push_back(
             {"FieldValueInvalid",
              "Invalid value: " + go_quote(stored.as_string()) + ": must appear in spec.versions",

@@ -23,7 +23,8 @@ using NativeRules = std::map<std::pair<std::string, std::string>, NativeRule>;
 /// no version is served. kInvalid: the schema is broken, which CRD validation prevents.
 Result<std::vector<KindPtr>> kinds_from_crd(const Json& crd, const NativeRules& rules = {});
 
-/// Kubernetes' order of versions: "v2", "v1", "v1beta1", "v1alpha1", then other names in byte order.
+/// Kubernetes' order of versions: "v2", "v1", "v1beta1", "v1alpha1", then other names in byte
+/// order.
 bool preferred_version(const std::string& a, const std::string& b);
 
 /// Status of a CRD with unique names: accepted, established, storage version stored. Unchanged

@@ -4,8 +4,8 @@
 
 #include "apiserver/kinds/core_kind.h"
 #include "apiserver/kinds/crd.h"
-#include "schema/schema.h"
 #include "meta/json_path.h"
+#include "schema/schema.h"
 
 namespace varda::apiserver {
 
@@ -28,9 +28,9 @@ VersionRank rank(std::string_view name) {
     result.stage = 3;
     return result;
   }
-  for (const auto& [word, stage] : {std::pair<std::string_view, int>{"beta", 2}, {"alpha", 1}}) {
-    if (!rest.starts_with(word)) continue;
-    rest.remove_prefix(word.size());
+  for (const auto& [prefix, stage] : {std::pair<std::string_view, int>{"beta", 2}, {"alpha", 1}}) {
+    if (!rest.starts_with(prefix)) continue;
+    rest.remove_prefix(prefix.size());
     const auto minor = std::from_chars(rest.data(), rest.data() + rest.size(), result.minor);
     if (minor.ec != std::errc() || minor.ptr != rest.data() + rest.size()) return {};
     result.stage = stage;
@@ -262,13 +262,13 @@ class CustomKind : public Kind {
 
 Result<std::vector<PrinterColumn>> printer_columns(const Json& version) {
   std::vector<PrinterColumn> columns;
-  for (const Json& given : version["additionalPrinterColumns"].as_array()) {
-    TRY(meta::JsonPath path, meta::JsonPath::parse(given["jsonPath"].as_string()));
-    columns.push_back({.head = {.name = given["name"].as_string(),
-                                .type = given["type"].as_string(),
-                                .format = given["format"].as_string(),
-                                .description = given["description"].as_string(),
-                                .priority = static_cast<int>(given["priority"].as_integer())},
+  for (const Json& column : version["additionalPrinterColumns"].as_array()) {
+    TRY(meta::JsonPath path, meta::JsonPath::parse(column["jsonPath"].as_string()));
+    columns.push_back({.head = {.name = column["name"].as_string(),
+                                .type = column["type"].as_string(),
+                                .format = column["format"].as_string(),
+                                .description = column["description"].as_string(),
+                                .priority = static_cast<int>(column["priority"].as_integer())},
                        .path = std::move(path)});
   }
   if (columns.empty()) {

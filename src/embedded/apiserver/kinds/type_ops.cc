@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "apiserver/kinds/types.h"
 #include "apiserver/kinds/cause.h"
+#include "apiserver/kinds/types.h"
 #include "codec/reported_paths.h"
 #include "meta/object.h"
 #include "meta/quantity.h"
@@ -45,9 +45,9 @@ struct Place {
 };
 
 Error mismatch(const Json& value, const Place& place, std::string_view wanted) {
-  std::string given = json_type(value);
-  if (given == "number" && wanted.starts_with("int")) given += " " + codec::write_json(value);
-  return Error(Code::kInvalid, "json: cannot unmarshal " + given + " into Go struct field " +
+  std::string actual = json_type(value);
+  if (actual == "number" && wanted.starts_with("int")) actual += " " + codec::write_json(value);
+  return Error(Code::kInvalid, "json: cannot unmarshal " + actual + " into Go struct field " +
                                    place.type.name + "." + place.path + " of type " +
                                    std::string(wanted));
 }
@@ -126,8 +126,8 @@ Status decode_value(const Field& field, Json& value, const Place& place) {
       return decode_integer(value, field.basic, place);
     case Basic::kQuantity: {
       if (!value.is_string() && !value.is_number()) return mismatch(value, place, "string");
-      TRY(std::string text,
-          meta::canonical_quantity(value.is_string() ? value.as_string() : codec::write_json(value)));
+      TRY(std::string text, meta::canonical_quantity(value.is_string() ? value.as_string()
+                                                                       : codec::write_json(value)));
       value = std::move(text);
       return {};
     }

@@ -27,7 +27,7 @@ constexpr std::array<BasicName, 11> kBasics = {{{"string", Basic::kString},
                                                 {"bytes", Basic::kBytes},
                                                 {"any", Basic::kAny}}};
 
-std::vector<std::string_view> words(std::string_view line) {
+std::vector<std::string_view> fields(std::string_view line) {
   std::vector<std::string_view> found;
   std::size_t at = 0;
   while ((at = line.find_first_not_of(' ', at)) != std::string_view::npos) {
@@ -61,7 +61,7 @@ std::uint32_t parse_number(std::string_view text) {
 Field parse_field(std::string_view line) {
   Field field;
   field.description = std::string(cut_description(line));
-  auto parts = words(line);
+  auto parts = fields(line);
   CHECK(parts.size() >= 2);
   if (parts[0].front() >= '0' && parts[0].front() <= '9') {
     const auto dot = std::min(parts[0].find('.'), parts[0].size());

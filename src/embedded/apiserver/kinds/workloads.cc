@@ -90,7 +90,7 @@ class DeploymentKind : public CoreKind {
                            .status = true,
                            .scale = kReplicas},
                   .generation = Generation::kSpecAndAnnotations,
-                  .status_keeps_labels = true}) {}
+                  .status_preserves_labels = true}) {}
 
   void apply_defaults(Json& object) const override {
     CoreKind::apply_defaults(object);
@@ -193,7 +193,7 @@ class ReplicaSetKind : public CoreKind {
                            .status = true,
                            .scale = kReplicas},
                   .generation = Generation::kSpec,
-                  .status_keeps_labels = true}) {}
+                  .status_preserves_labels = true}) {}
 
   void apply_defaults(Json& object) const override {
     CoreKind::apply_defaults(object);
@@ -241,7 +241,7 @@ class DaemonSetKind : public CoreKind {
                            .categories = {"all"},
                            .status = true},
                   .generation = Generation::kSpec,
-                  .status_keeps_labels = true}) {}
+                  .status_preserves_labels = true}) {}
 
   void apply_defaults(Json& object) const override {
     CoreKind::apply_defaults(object);
@@ -350,7 +350,7 @@ class JobKind : public CoreKind {
                            .status = true,
                            .orphan_dependents_by_default = true},
                   .generation = Generation::kSpec,
-                  .status_keeps_labels = false}) {}
+                  .status_preserves_labels = false}) {}
 
   void prepare_create(Json& object) const override {
     CoreKind::prepare_create(object);

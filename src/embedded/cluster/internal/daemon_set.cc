@@ -44,15 +44,15 @@ Json dressed(const Json& pod_template, const std::string& hash) {
 /// A pod that the scheduler can bind to one node only.
 Json pod_for(const api::DaemonSet& set, const Json& pod_template, const std::string& node) {
   Json pod = pod_of_template(pod_template, set.metadata.name + "-", set.metadata.ns);
-  const Json here =
+  const Json node_term =
       Json::object({{"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}});
   Json& required = pod.make(std::string("spec/affinity/nodeAffinity/") + kRequired);
   Json terms = Json::array();
   for (Json term : std::as_const(required)["nodeSelectorTerms"].as_array()) {
-    term.set("matchFields", Json::array({here}));
+    term.set("matchFields", Json::array({node_term}));
     terms.push_back(std::move(term));
   }
-  if (terms.empty()) terms.push_back(Json::object({{"matchFields", Json::array({here})}}));
+  if (terms.empty()) terms.push_back(Json::object({{"matchFields", Json::array({node_term})}}));
   required.set("nodeSelectorTerms", std::move(terms));
   return pod;
 }
@@ -197,18 +197,18 @@ class DaemonSetPlanner {
 
   /// The new pod starts beside the old one; the old one is deleted once the new one is available.
   void roll_with_surge(std::int64_t surge) {
-    std::int64_t beside = 0;
+    std::int64_t surging = 0;
     for (auto& [node, place] : places_)
-      beside += place.should_run && place.old && place.fresh && !up(place.fresh);
+      surging += place.should_run && place.old && place.fresh && !up(place.fresh);
     for (auto& [node, place] : places_) {
       if (!place.should_run || !place.may_stay || !place.old) continue;
       if (place.fresh) {
         if (up(place.fresh)) plan_.changes.remove.push_back(place.old);
       } else if (!up(place.old)) {
         plan_.changes.remove.push_back(place.old);
-      } else if (beside < surge) {
+      } else if (surging < surge) {
         create(node);
-        ++beside;
+        ++surging;
       }
     }
   }

@@ -31,13 +31,13 @@ Json revision_of(const api::DaemonSet& set, const Json& pod_template, const std:
     metadata.set("annotations", std::move(annotations));
   }
   // kubectl undo sends `data` to the DaemonSet unchanged.
-  Json kept = Json::object({{"$patch", "replace"}});
-  for (const auto& [name, member] : pod_template.as_object()) kept.set(name, member);
+  Json recorded = Json::object({{"$patch", "replace"}});
+  for (const auto& [name, member] : pod_template.as_object()) recorded.set(name, member);
   return Json::object(
       {{"apiVersion", api::ControllerRevision::resource().api_version()},
        {"kind", api::ControllerRevision::resource().kind},
        {"metadata", std::move(metadata)},
-       {"data", Json::object({{"spec", Json::object({{"template", std::move(kept)}})}})},
+       {"data", Json::object({{"spec", Json::object({{"template", std::move(recorded)}})}})},
        {"revision", number}});
 }
 

@@ -176,12 +176,12 @@ TEST(DaemonSetHistory, OrphanedRevisionsAreAdoptedAndForeignOnesIgnored) {
   daemon.step();
   EXPECT_EQ(daemon.images(), (Images{{2, "two"}, {3, "one"}}));
   EXPECT_TRUE(nothing(daemon.plan()));
-  Played stranger;
-  stranger.be_recreated();
-  stranger.revisions = daemon.revisions;
-  for (auto& [name, json] : stranger.revisions)
+  Played foreign;
+  foreign.be_recreated();
+  foreign.revisions = daemon.revisions;
+  for (auto& [name, json] : foreign.revisions)
     json["metadata"]["ownerReferences"].array_items()[0].set("uid", "somebody");
-  const DaemonSetHistory own = stranger.plan();
+  const DaemonSetHistory own = foreign.plan();
   EXPECT_TRUE(own.adopt.empty());
   EXPECT_EQ(own.number, 1);
 }

@@ -386,7 +386,7 @@ DeploymentReconciler::DeploymentReconciler(const runtime::Caches& caches, const 
 void DeploymentReconciler::watches(runtime::Watches<api::Deployment>& w) const {
   w.owns<api::ReplicaSet>().owns<api::Pod>();
   w.maps<api::ReplicaSet>(adopting_deployments).maps<api::Pod>(waiting_for);
-  w.indexes<api::ReplicaSet>(kSetsToTake, sets_to_take);
+  w.indexes<api::ReplicaSet>(kSetsToTake, adoptable_sets);
 }
 
 DeploymentWorld DeploymentReconciler::look(const api::Deployment& deployment) const {

@@ -26,16 +26,16 @@ class Progress {
   }
 
   std::string reason() const { return now_["reason"].as_string(); }
-  bool there() const { return !now_.is_null(); }
+  bool exists() const { return !now_.is_null(); }
   std::string updated() const { return now_["lastUpdateTime"].as_string(); }
   const Json& json() const { return now_; }
 
   enum class Touch { kOnChange, kAlways };
   void set(const Phrasing& phrasing, Touch touch) {
     const bool same =
-        there() && now_["status"].as_string() == phrasing.status && reason() == phrasing.reason;
+        exists() && now_["status"].as_string() == phrasing.status && reason() == phrasing.reason;
     if (same && touch == Touch::kOnChange) return;
-    const bool same_status = there() && now_["status"].as_string() == phrasing.status;
+    const bool same_status = exists() && now_["status"].as_string() == phrasing.status;
     Json next =
         Json::object({{"type", "Progressing"},
                       {"status", phrasing.status},
@@ -92,7 +92,7 @@ void note_set(const DeploymentStory& story, Progress& progress) {
     progress.set(
         {"True", "NewReplicaSetCreated", "Created new replica set \"" + story.set_name + "\""},
         Progress::Touch::kOnChange);
-  } else if (story.set == DeploymentStory::Set::kPresent && !progress.there()) {
+  } else if (story.set == DeploymentStory::Set::kPresent && !progress.exists()) {
     progress.set({"True", "FoundNewReplicaSet", "Found new replica set \"" + story.set_name + "\""},
                  Progress::Touch::kOnChange);
   }
@@ -117,7 +117,7 @@ void note_progress(const api::Deployment& deployment, const Bounds& bounds,
     timer.after(deadline);
     return;
   }
-  if (!progress.there() || progress.reason() == kAvailableSet || progress.reason() == kTimedOut)
+  if (!progress.exists() || progress.reason() == kAvailableSet || progress.reason() == kTimedOut)
     return;
   const auto since = time_of(progress.updated());
   const auto over = since.value_or(now) + deadline;
@@ -169,7 +169,7 @@ Json deployment_status(const api::Deployment& deployment, const Bounds& bounds,
     note_set(story, progress);
     if (story.mode == DeploymentStory::Mode::kRolling)
       note_progress(deployment, bounds, counts, story, *deadline, now, progress, timer);
-    if (progress.there()) conditions.push_back(progress.json());
+    if (progress.exists()) conditions.push_back(progress.json());
   }
   if (story.replica_failure) {
     Json failure =

@@ -221,7 +221,7 @@ class Rollout {
     return "";
   }
   std::int64_t status(const char* field) const { return json_["status"][field].as_integer(); }
-  void expect_rest() {
+  void expect_no_changes() {
     const Json before = std::as_const(json_)["status"];
     const DeploymentPlan plan = this->plan();
     EXPECT_FALSE(plan.create);
@@ -284,7 +284,7 @@ TEST(DeploymentPlan, DeploymentCreatesPodsThroughReplicaSet) {
   EXPECT_EQ(rollout.status("readyReplicas"), 3);
   EXPECT_EQ(rollout.status("observedGeneration"), 2);
   rollout.pass(3600s);
-  rollout.expect_rest();
+  rollout.expect_no_changes();
 }
 
 TEST(DeploymentPlan, ReplicaSetHasTemplateHashAndKubectlAnnotations) {
@@ -348,7 +348,7 @@ TEST(DeploymentPlan, RollingUpdateKeepsItsBoundsAtEveryStep) {
     EXPECT_EQ(rollout.of_image("two"), 3u);
     EXPECT_EQ(rollout.of_image("one"), 0u);
     EXPECT_EQ(rollout.reason("Progressing"), "True NewReplicaSetAvailable");
-    rollout.expect_rest();
+    rollout.expect_no_changes();
   }
 }
 
@@ -382,7 +382,7 @@ TEST(DeploymentPlan, VersionThatNeverBecomesReadyKeepsOldVersionServing) {
   rollout.pass(601s);
   rollout.step();
   EXPECT_EQ(rollout.reason("Progressing"), "False ProgressDeadlineExceeded");
-  rollout.expect_rest();
+  rollout.expect_no_changes();
   rollout.change_image("one");  // back
   rollout.run();
   EXPECT_EQ(rollout.of_image("one"), 3u);
@@ -452,7 +452,7 @@ TEST(DeploymentPlan, PausedDeploymentScalesButRollsOnlyWhenResumed) {
   rollout.scale(5);
   rollout.run();
   EXPECT_EQ(rollout.of_image("one"), 5u);
-  rollout.expect_rest();
+  rollout.expect_no_changes();
   rollout.pause(false);
   rollout.step();
   EXPECT_EQ(rollout.reason("Progressing"), "True NewReplicaSetCreated");
@@ -520,7 +520,7 @@ TEST(DeploymentPlan, ReplicaSetScaledByHandIsScaledBack) {
     EXPECT_EQ(rollout.names().size(), static_cast<std::size_t>(replicas));
     rollout.run();
     EXPECT_EQ(rollout.names().size(), 3u);
-    rollout.expect_rest();
+    rollout.expect_no_changes();
   }
 }
 
@@ -565,7 +565,7 @@ TEST(DeploymentPlan, PodsWithoutReplicaSetAreAdopted) {
   for (const PodPtr& pod : rollout.pods())
     EXPECT_EQ(pod->metadata.controller()->kind, "ReplicaSet");
   EXPECT_EQ(rollout.reason("Progressing"), "True NewReplicaSetAvailable");
-  rollout.expect_rest();
+  rollout.expect_no_changes();
 }
 
 TEST(DeploymentPlan, OldPodsWithoutReplicaSetAreRolledOut) {
@@ -579,7 +579,7 @@ TEST(DeploymentPlan, OldPodsWithoutReplicaSetAreRolledOut) {
   }
   EXPECT_EQ(rollout.of_image("one"), 3u);
   EXPECT_EQ(rollout.of_image("zero"), 0u);
-  rollout.expect_rest();
+  rollout.expect_no_changes();
 }
 
 TEST(DeploymentPlan, MismatchedSelectorCreatesNothing) {
@@ -635,9 +635,9 @@ TEST(ReplicaSetPlan, MatchingOrphansAreAdoptedAndMismatchedPodsReleased) {
 
   set["spec"]["selector"]["matchLabels"].set("extra", "yes");
   set["spec"]["template"]["metadata"]["labels"].set("extra", "yes");
-  const ReplicaSetPlan let_go = rollout.step_set(set);
-  EXPECT_EQ(let_go.release.size(), 3u);
-  EXPECT_EQ(let_go.changes.create.size(), 3u);
+  const ReplicaSetPlan released = rollout.step_set(set);
+  EXPECT_EQ(released.release.size(), 3u);
+  EXPECT_EQ(released.changes.create.size(), 3u);
 }
 
 TEST(ReplicaSetPlan, DeletionCostDecidesAmongEquals) {

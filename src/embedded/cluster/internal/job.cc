@@ -276,7 +276,7 @@ class JobPlanner {
     return true;
   }
 
-  void say(Json& conditions, std::string_view type, const Phrasing& phrasing) const {
+  void add_condition(Json& conditions, std::string_view type, const Phrasing& phrasing) const {
     Json next = condition(job_.status.conditions, type, phrasing, now_);
     next.set("lastProbeTime", std::as_const(next)["lastTransitionTime"]);
     conditions.push_back(std::move(next));
@@ -286,10 +286,10 @@ class JobPlanner {
     const bool was = is_true(job_, "Suspended");
     const bool known = api::find_condition(job_.status.conditions, "Suspended") != nullptr;
     if (suspended_) {
-      say(conditions, "Suspended", {"True", "JobSuspended", "Job suspended"});
+      add_condition(conditions, "Suspended", {"True", "JobSuspended", "Job suspended"});
       if (!was) plan_.events.push_back({runtime::EventType::kNormal, "Suspended", "Job suspended"});
     } else if (known) {
-      say(conditions, "Suspended", {"False", "JobResumed", "Job resumed"});
+      add_condition(conditions, "Suspended", {"False", "JobResumed", "Job resumed"});
       if (was) plan_.events.push_back({runtime::EventType::kNormal, "Resumed", "Job resumed"});
     }
   }
@@ -301,16 +301,16 @@ class JobPlanner {
     if (complete_) {
       const Phrasing phrasing{"True", "CompletionsReached",
                               "Reached expected number of succeeded pods"};
-      say(conditions, "SuccessCriteriaMet", phrasing);
+      add_condition(conditions, "SuccessCriteriaMet", phrasing);
       if (quiet()) {
-        say(conditions, "Complete", phrasing);
+        add_condition(conditions, "Complete", phrasing);
         status.set("completionTime", meta::format_time(now_));
         plan_.events.push_back({runtime::EventType::kNormal, "Completed", "Job completed"});
       }
     } else if (failure_) {
-      say(conditions, "FailureTarget", *failure_);
+      add_condition(conditions, "FailureTarget", *failure_);
       if (quiet()) {
-        say(conditions, "Failed", *failure_);
+        add_condition(conditions, "Failed", *failure_);
         plan_.events.push_back({runtime::EventType::kWarning, failure_->reason, failure_->message});
       }
     }
@@ -406,8 +406,8 @@ Status JobReconciler::release_anonymous(const Context& ctx, const meta::ObjectKe
   return {};
 }
 
-Result<runtime::Action> JobReconciler::gone(const Context& ctx, const meta::ObjectKey& key,
-                                            runtime::Writer& writer) const {
+Result<runtime::Action> JobReconciler::on_deleted(const Context& ctx, const meta::ObjectKey& key,
+                                                  runtime::Writer& writer) const {
   TRY_VOID(release_anonymous(ctx, key, "", writer));
   return runtime::Action::await_change();
 }

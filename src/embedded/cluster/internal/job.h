@@ -26,11 +26,11 @@ struct JobPlan {
   PodList count;       // their finalizer is removed after the status is written
   PodList withdraw;    // deleted without counting as failed: the finalizer is removed first
   PodChanges changes;  // `remove`: deleted, counting as failed
-  struct Told {
+  struct PlannedEvent {
     runtime::EventType type;
     std::string reason, message;
   };
-  std::vector<Told> events;
+  std::vector<PlannedEvent> events;
   bool expired = false;           // the Job itself is due for deletion
   std::optional<Duration> again;  // a deadline, a back-off, or the TTL after the end
 };
@@ -51,8 +51,8 @@ class JobReconciler {
   Result<runtime::Action> reconcile(const Context& ctx, const api::Job& job,
                                     runtime::Writer& writer) const;
   /// Releases the pods of a deleted Job: no Job counts them any more.
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
-                               runtime::Writer& writer) const;
+  Result<runtime::Action> on_deleted(const Context& ctx, const meta::ObjectKey& key,
+                                     runtime::Writer& writer) const;
 
  private:
   Status release_anonymous(const Context& ctx, const meta::ObjectKey& key, const std::string& uid,

@@ -109,7 +109,7 @@ class JobRun {
   std::int64_t status(const char* field) const { return json_["status"][field].as_integer(); }
   std::string text(const char* field) const { return json_["status"][field].as_string(); }
   void pass(std::chrono::seconds time) { now_ += time; }
-  void expect_rest() {
+  void expect_no_changes() {
     const JobPlan idle = plan();
     EXPECT_EQ(idle.status, std::as_const(json_)["status"]) << codec::write_json(idle.status);
     EXPECT_TRUE(idle.count.empty() && idle.withdraw.empty() && idle.changes.create.empty() &&
@@ -144,7 +144,7 @@ TEST(JobPlan, JobRunsParallelPodsUntilCompletions) {
   EXPECT_EQ(run.status("active"), 0);
   EXPECT_NE(run.text("completionTime"), "");
   EXPECT_EQ(run.pods().size(), 5u);
-  run.expect_rest();
+  run.expect_no_changes();
 }
 
 TEST(JobPlan, EveryPodCountsOnceDespiteInterruptionAndDeletion) {
@@ -188,7 +188,7 @@ TEST(JobPlan, FailuresBackOffUntilTheLimitFailsTheJob) {
   EXPECT_EQ(run.reason("FailureTarget"), "True BackoffLimitExceeded");
   EXPECT_EQ(run.status("failed"), 3);
   EXPECT_TRUE(run.running().empty());
-  run.expect_rest();
+  run.expect_no_changes();
 }
 
 TEST(JobPlan, ContainerRestartsCountTowardsBackoffLimit) {
@@ -212,7 +212,7 @@ TEST(JobPlan, DeadlineEndsRunningPods) {
   EXPECT_EQ(run.reason("Failed"), "True DeadlineExceeded");
   EXPECT_EQ(run.status("failed"), 1);
   EXPECT_TRUE(run.running().empty());
-  run.expect_rest();
+  run.expect_no_changes();
 }
 
 TEST(JobPlan, SuspendedJobHasNoPodsAndNoFailures) {
@@ -225,7 +225,7 @@ TEST(JobPlan, SuspendedJobHasNoPodsAndNoFailures) {
   EXPECT_EQ(run.status("failed"), 0);
   EXPECT_EQ(run.text("startTime"), "");
   run.pass(3600s);
-  run.expect_rest();
+  run.expect_no_changes();
   run.spec().set("suspend", false);
   run.settle();
   EXPECT_EQ(run.reason("Suspended"), "False JobResumed");

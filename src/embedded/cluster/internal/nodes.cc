@@ -13,11 +13,11 @@ namespace {
 
 using codec::Json;
 
-struct Words {
+struct ConditionText {
   std::string status, reason, message;
 };
 
-Words words(Liveness::State state) {
+ConditionText condition_text(Liveness::State state) {
   if (state == Liveness::State::kConnected)
     return {"True", "AgentConnected", "the node's agent is connected"};
   return {"Unknown", "AgentDisconnected",
@@ -28,8 +28,9 @@ enum class Heartbeat { kNone, kShown };  // kShown: a Node's conditions have a h
 
 /// Sets the condition if it differs, and then returns its previous status ("" if new). The
 /// transition time changes with the status only.
-std::optional<std::string> put_condition(Json& live, const std::string& type, const Words& wanted,
-                                         const std::string& now, Heartbeat heartbeat) {
+std::optional<std::string> put_condition(Json& live, const std::string& type,
+                                         const ConditionText& wanted, const std::string& now,
+                                         Heartbeat heartbeat) {
   for (const Json& present : std::as_const(live).at("status/conditions").as_array()) {
     if (present["type"].as_string() == type && present["status"].as_string() == wanted.status &&
         present["reason"].as_string() == wanted.reason &&
@@ -38,20 +39,20 @@ std::optional<std::string> put_condition(Json& live, const std::string& type, co
     }
   }
   Json& conditions = live.make("status/conditions");
-  Json* mine = nullptr;
+  Json* own = nullptr;
   for (Json& present : conditions.array_items()) {
-    if (present["type"].as_string() == type) mine = &present;
+    if (present["type"].as_string() == type) own = &present;
   }
-  if (!mine) {
+  if (!own) {
     conditions.push_back(Json::object({{"type", type}}));
-    mine = &conditions.array_items().back();
+    own = &conditions.array_items().back();
   }
-  const std::string before = std::as_const(*mine)["status"].as_string();
-  if (before != wanted.status) mine->set("lastTransitionTime", now);
-  mine->set("status", wanted.status);
-  mine->set("reason", wanted.reason);
-  mine->set("message", wanted.message);
-  if (heartbeat == Heartbeat::kShown) mine->set("lastHeartbeatTime", now);
+  const std::string before = std::as_const(*own)["status"].as_string();
+  if (before != wanted.status) own->set("lastTransitionTime", now);
+  own->set("status", wanted.status);
+  own->set("reason", wanted.reason);
+  own->set("message", wanted.message);
+  if (heartbeat == Heartbeat::kShown) own->set("lastHeartbeatTime", now);
   return before;
 }
 
@@ -67,10 +68,10 @@ Status set_taints(const Context& ctx, runtime::Writer& writer, const runtime::Ob
     Json wanted = Json::array();
     for (const Json& taint : std::as_const(live).at("spec/taints").as_array()) {
       const std::string& key = taint["key"].as_string();
-      const bool ours =
+      const bool managed =
           taint["effect"].as_string() == "NoSchedule" && (key == kNotReady || key == kUnreachable);
-      have = have || (ours && key == kUnreachable);
-      if (!ours || (unreachable && key == kUnreachable)) wanted.push_back(taint);
+      have = have || (managed && key == kUnreachable);
+      if (!managed || (unreachable && key == kUnreachable)) wanted.push_back(taint);
     }
     if (unreachable && !have)
       wanted.push_back(Json::object({{"key", kUnreachable}, {"effect", "NoSchedule"}}));
@@ -106,7 +107,7 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
   const SteadyTime steady = clock_.now();
   const Liveness liveness = judge(session, steady, options_.disconnect_grace);
   if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
-  const Words wanted = words(liveness.state);
+  const ConditionText wanted = condition_text(liveness.state);
   const api::CoreCondition* before = api::find_condition(node.status.conditions, "Ready");
   const bool changed = !before || before->status != wanted.status;
   if (changed) {
@@ -159,8 +160,8 @@ Status NodeReconciler::renew_lease(const Context& ctx, const api::Node& node, Wa
   return created.ok() ? Status() : Status(created.error());
 }
 
-Result<runtime::Action> NodeReconciler::gone(const Context&, const meta::ObjectKey& key,
-                                             runtime::Writer&) {
+Result<runtime::Action> NodeReconciler::on_deleted(const Context&, const meta::ObjectKey& key,
+                                                   runtime::Writer&) {
   leases_.erase(key.name);
   return runtime::Action::await_change();
 }
@@ -184,7 +185,7 @@ Result<runtime::Action> EdgeNodeLivenessReconciler::reconcile(const Context& ctx
   if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
   // Most changes of an EdgeNode do not concern liveness, and its lists are long: skip early.
   const meta::Condition* reported = meta::find_condition(node.status.conditions, "Connected");
-  const Words wanted = words(liveness.state);
+  const ConditionText wanted = condition_text(liveness.state);
   const bool stale =
       liveness.state == Liveness::State::kConnected && !node.status.last_seen.empty();
   if (reported != nullptr && reported->status == wanted.status &&

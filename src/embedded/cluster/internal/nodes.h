@@ -31,8 +31,8 @@ class NodeReconciler {
   void watches(runtime::Watches<api::Node>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::Node& node,
                                     runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
-                               runtime::Writer& writer);
+  Result<runtime::Action> on_deleted(const Context& ctx, const meta::ObjectKey& key,
+                                     runtime::Writer& writer);
 
  private:
   Status renew_lease(const Context& ctx, const api::Node& node, WallTime seen);

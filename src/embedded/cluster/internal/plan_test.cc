@@ -23,11 +23,11 @@ std::shared_ptr<const T> object(std::string_view text) {
   return std::make_shared<const T>(*typed);
 }
 
-std::shared_ptr<const api::Node> node(const std::string& name, const std::string& rest = "",
+std::shared_ptr<const api::Node> node(const std::string& name, const std::string& more = "",
                                       const std::string& ready = "True") {
   return object<api::Node>("{apiVersion: v1, kind: Node, metadata: {name: " + name +
                            ", labels: {kubernetes.io/hostname: " + name + ", size: '5'}}, spec: {" +
-                           rest + "}, status: {conditions: [{type: Ready, status: '" + ready +
+                           more + "}, status: {conditions: [{type: Ready, status: '" + ready +
                            "'}]}}");
 }
 

@@ -13,12 +13,12 @@ namespace {
 using meta::ObjectKey;
 using std::chrono::seconds;
 
-enum class Claim { kOurs, kAdopt, kRelease, kForeign };
+enum class Claim { kOwned, kAdopt, kRelease, kForeign };
 
 Claim claim(const api::ReplicaSet& set, const meta::LabelSelector& selector, const api::Pod& pod) {
   const meta::OwnerReference* controller = pod.metadata.controller();
   if (controller && controller->uid == set.metadata.uid) {
-    return pod.metadata.deleting() || selector.matches(pod.metadata.labels) ? Claim::kOurs
+    return pod.metadata.deleting() || selector.matches(pod.metadata.labels) ? Claim::kOwned
                                                                             : Claim::kRelease;
   }
   // Compares labels last: every set checks all pods of a namespace, and most belong to other sets.
@@ -65,13 +65,13 @@ ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods,
   PodList active;
   std::int64_t labeled = 0, ready = 0, ready_long = 0;
   for (const PodPtr& pod : pods) {
-    const Claim whose = claim(set, *selector, *pod);
-    if (whose == Claim::kForeign) continue;
-    if (whose == Claim::kRelease) {
+    const Claim ownership = claim(set, *selector, *pod);
+    if (ownership == Claim::kForeign) continue;
+    if (ownership == Claim::kRelease) {
       plan.release.push_back(pod);
       continue;
     }
-    if (whose == Claim::kAdopt) {
+    if (ownership == Claim::kAdopt) {
       const meta::OwnerReference* controller = pod->metadata.controller();
       plan.adopt.push_back({pod, controller ? controller->uid : ""});
     }
@@ -112,7 +112,7 @@ ReplicaSetReconciler::ReplicaSetReconciler(const runtime::Caches& caches, const 
 
 void ReplicaSetReconciler::watches(runtime::Watches<api::ReplicaSet>& w) const {
   w.owns<api::Pod>().maps<api::Pod>(adopting_replica_sets);
-  w.indexes<api::Pod>(kPodsToTake, pods_to_take);
+  w.indexes<api::Pod>(kPodsToTake, adoptable_pods);
 }
 
 Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx,
@@ -128,7 +128,7 @@ Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx,
   });
   std::erase_if(to_take, [&](const PodPtr& pod) {
     return std::any_of(pods.begin(), pods.end(),
-                       [&](const PodPtr& ours) { return ours->metadata.uid == pod->metadata.uid; });
+                       [&](const PodPtr& own) { return own->metadata.uid == pod->metadata.uid; });
   });
   for (PodPtr& pod : to_take) pods.push_back(std::move(pod));
   const ReplicaSetPlan plan = plan_replica_set(set, pods, clock_.wall(), options_.failed_pod_delay);

@@ -29,9 +29,10 @@ std::int64_t shrink(Sizes& sizes, const std::vector<Share>& shares, std::size_t 
   std::int64_t taken = 0;
   for (std::size_t i = 0; i < sizes.size() && taken < count; ++i) {
     if (i == fresh) continue;
-    const std::int64_t here = std::clamp<std::int64_t>(of(shares[i], sizes[i]), 0, count - taken);
-    sizes[i] -= here;
-    taken += here;
+    const std::int64_t portion =
+        std::clamp<std::int64_t>(of(shares[i], sizes[i]), 0, count - taken);
+    sizes[i] -= portion;
+    taken += portion;
   }
   return taken;
 }
@@ -146,9 +147,9 @@ std::vector<std::int64_t> scale_all(const Bounds& bounds, const std::vector<Shar
   for (const std::size_t i : active) {
     const std::int64_t part = in_proportion(bounds, shares[i], status_replicas);
     const std::int64_t left = change - added;
-    const std::int64_t here = change > 0 ? std::min(part, left) : std::max(part, left);
-    sizes[i] += here;
-    added += here;
+    const std::int64_t portion = change > 0 ? std::min(part, left) : std::max(part, left);
+    sizes[i] += portion;
+    added += portion;
   }
   sizes[active[0]] = std::max<std::int64_t>(sizes[active[0]] + change - added, 0);
   return sizes;

@@ -173,8 +173,8 @@ void SchedulerReconciler::watches(runtime::Watches<api::Pod>& w) const {
   w.name("scheduler").maps<api::Node>(pods_waiting_or_on);
 }
 
-Result<runtime::Action> SchedulerReconciler::gone(const Context&, const ObjectKey& key,
-                                                  runtime::Writer&) {
+Result<runtime::Action> SchedulerReconciler::on_deleted(const Context&, const ObjectKey& key,
+                                                        runtime::Writer&) {
   assumed_.erase(key);
   missing_.erase(key);
   return runtime::Action::await_change();

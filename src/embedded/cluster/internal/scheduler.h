@@ -40,8 +40,8 @@ class SchedulerReconciler {
   void watches(runtime::Watches<api::Pod>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod,
                                     runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
-                               runtime::Writer& writer);
+  Result<runtime::Action> on_deleted(const Context& ctx, const meta::ObjectKey& key,
+                                     runtime::Writer& writer);
 
  private:
   Result<runtime::Action> bind(const Context& ctx, const api::Pod& pod, runtime::Writer& writer);

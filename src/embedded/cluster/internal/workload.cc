@@ -124,26 +124,26 @@ Status hand_over(const Context& ctx, runtime::Writer& writer, const runtime::Obj
                  const std::string& from, const runtime::ObjectRef* owner) {
   return writer.edit(ctx, object, runtime::Part::kWhole, [&](Json& live) {
     if (live["metadata"].contains("deletionTimestamp")) return;
-    Json kept = Json::array();
+    Json references = Json::array();
     for (const Json& reference : std::as_const(live)["metadata"]["ownerReferences"].as_array()) {
       if (!reference["controller"].as_bool()) {
-        kept.push_back(reference);
+        references.push_back(reference);
       } else if (reference["uid"].as_string() != from) {
         return;  // another controller has the object by now
       }
     }
     if (owner) {
-      kept.push_back(Json::object({{"apiVersion", owner->resource->api_version()},
-                                   {"kind", owner->resource->kind},
-                                   {"name", owner->key.name},
-                                   {"uid", owner->uid},
-                                   {"controller", true},
-                                   {"blockOwnerDeletion", true}}));
+      references.push_back(Json::object({{"apiVersion", owner->resource->api_version()},
+                                         {"kind", owner->resource->kind},
+                                         {"name", owner->key.name},
+                                         {"uid", owner->uid},
+                                         {"controller", true},
+                                         {"blockOwnerDeletion", true}}));
     }
-    if (kept.empty()) {
+    if (references.empty()) {
       live["metadata"].erase("ownerReferences");
     } else {
-      live["metadata"].set("ownerReferences", std::move(kept));
+      live["metadata"].set("ownerReferences", std::move(references));
     }
   });
 }
