@@ -177,6 +177,7 @@ TEST(Pipeline, NormalizedValuesMatchTheGoldenNumbers) {
   std::ifstream in(VARDA_TESTDATA "/golden.json");
   const codec::Json golden =
       codec::parse_json(std::string(std::istreambuf_iterator<char>(in), {})).value()["normalised"];
+  ASSERT_EQ(golden["values"].size(), 9u);
   std::vector<std::uint8_t> pixels;
   for (const codec::Json& p : golden["pixels"].as_array())
     pixels.push_back(static_cast<std::uint8_t>(p.as_integer()));

@@ -82,6 +82,7 @@ TEST(Resize, ValuesStayBetweenTheDarkestAndBrightestPixel) {
 }
 
 TEST(Softmax, ResultsMatchTheGoldenNumbers) {
+  ASSERT_EQ(golden()["softmax"].size(), 7u);
   for (const Json& c : golden()["softmax"].as_array()) {
     const std::vector<float> logits = numbers<float>(c["logits"]);
     std::vector<float> got(logits.size());
