@@ -1,7 +1,9 @@
 #include "tiers/statistics.h"
 
 #include <algorithm>
+#include <atomic>
 #include <gtest/gtest.h>
+#include <latch>
 #include <thread>
 
 namespace varda::tiers {
@@ -180,11 +182,13 @@ TEST_F(StatisticsTest, ConcurrentRequestsKeepLimitsAndSums) {
   const auto shared = std::make_shared<const Route>([&] {
     Route made = route;
     made.tiers[0].policy = make_policy("Margin", {}).value();
+    made.tiers[1].gate = std::make_shared<TierGate>(
+        Breaker::Options{.failures_max = 1'000'000, .failure_rate = 2}, *rng);  // never opens
     made.in_flight = std::make_shared<InFlight>(2);
     return made;
   }());
-  std::atomic<int> in_flight_calls{0};
-  std::atomic<int> most{0};
+  std::latch called(kThreads);  // each thread has asked for its first call, and holds it
+  std::atomic<int> first_calls{0};
   std::vector<std::jthread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
@@ -193,12 +197,11 @@ TEST_F(StatisticsTest, ConcurrentRequestsKeepLimitsAndSums) {
         Machine machine(shared, now + std::chrono::seconds(2), *random);
         Step step = machine.start(now);
         step = machine.answered(step.call, {.hard = i % 2 == 0, .samples = 1}, now);
+        if (i == 0) {
+          if (step.kind == Step::Kind::kCall) ++first_calls;
+          called.arrive_and_wait();
+        }
         if (step.kind == Step::Kind::kCall) {
-          const int active = in_flight_calls.fetch_add(1) + 1;
-          for (int seen = most.load();
-               active > seen && !most.compare_exchange_weak(seen, active);) {
-          }
-          in_flight_calls.fetch_sub(1);
           step = random->below(8) == 0 ? machine.failed(step.call, of_status(500, "x"), now)
                                        : machine.answered(step.call, {}, now);
         }
@@ -209,7 +212,7 @@ TEST_F(StatisticsTest, ConcurrentRequestsKeepLimitsAndSums) {
     });
   }
   threads.clear();
-  EXPECT_LE(most.load(), 2);
+  EXPECT_EQ(first_calls, 2) << "the limit of in_flight";
   EXPECT_EQ(shared->in_flight->now(), 0U);
   const auto counts = statistics.counts();
   EXPECT_EQ(counts.inferences, static_cast<std::uint64_t>(kThreads * kRequests));
