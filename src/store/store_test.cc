@@ -4,6 +4,7 @@
 #include <atomic>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <latch>
 #include <stdlib.h>
 #include <thread>
 
@@ -317,22 +318,29 @@ TEST_P(Stores, EveryWatchGetsEveryEventOnceInOrder) {
 }
 
 TEST_P(Stores, WatchesOpenAndCloseDuringWrites) {
+  constexpr int kWatchers = 3;
+  std::latch opened(kWatchers);  // the first watch of each thread
   std::atomic<bool> done{false};
   std::jthread writer([&] {
+    opened.wait();
     for (int i = 0; i < 300; ++i) (void)put("k", std::to_string(i));
     done = true;
   });
   std::vector<std::jthread> watchers;
-  for (int w = 0; w < 3; ++w) {
+  for (int w = 0; w < kWatchers; ++w) {
     watchers.emplace_back([&] {
-      while (!done) {
+      for (int round = 0; round == 0 || !done; ++round) {
         auto page = store_->list({}).value();
         std::atomic<int> wakes{0};  // outlives the watch, which uses it until its end
         auto watch = store_->watch("", page.revision).value();
         watch->on_ready([&wakes] { ++wakes; });
+        if (round == 0) opened.count_down();
         Revision last = page.revision;
         for (int i = 0; i < 3; ++i) {
-          (void)watch->wait(Context::background().with_timeout(std::chrono::milliseconds(2)));
+          const bool certain = round == 0 && i == 0;  // all writes are still to come
+          const Status ready = watch->wait(
+              Context::background().with_timeout(std::chrono::milliseconds(certain ? 60'000 : 2)));
+          EXPECT_TRUE(ready.ok() || !certain) << "no event";
           const auto events = watch->poll().value();
           for (const Event& event : events) EXPECT_EQ(event.entry.modified, ++last);
         }
