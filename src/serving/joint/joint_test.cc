@@ -557,7 +557,8 @@ TEST_F(Joint, StoppedServerAnswersFromTheFirstTier) {
   cloud_.wait_for_requests(1);
   tiers_->stop();
   EXPECT_EQ(outcome(answer.get()), "0.5 by edge 3 hard, called cloud, fallback cloud: Failed");
-  EXPECT_THAT(infer(hard()), StartsWith("0.5 by edge 3 hard")) << "nothing goes up any more";
+  EXPECT_THAT(infer(hard()), StartsWith("0.5 by edge 3 hard"));
+  EXPECT_EQ(cloud_.requests().size(), 1u) << "a stopped server calls no other tier";
 }
 
 TEST_F(Joint, NoRequestFailsWhilePoliciesAddressesAndVersionsChange) {
