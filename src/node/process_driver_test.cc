@@ -182,12 +182,27 @@ TEST_F(Processes, UnknownImageAndCommandAreReported) {
   }));
 }
 
-TEST_F(Processes, ExecProbeMakesPodReadyAndClosedTcpPortDoesNot) {
-  Json wanted = pod("web", "touch ready; sleep 1000",
-                    ", readinessProbe: {exec: {command: [test, -f, ready]}, periodSeconds: 1}");
-  runner_->set_desired({wanted, pod("closed", "sleep 1000",
-                                    ", readinessProbe: {tcpSocket: {port: 9}, periodSeconds: 1}")});
+TEST_F(Processes, ExecAndTcpProbesDecideReadiness) {
+  const auto server =
+      net::Server::create({},
+                          net::inline_handler([](const net::Request&) { return net::Response(); }))
+          .value();
+  runner_->set_desired(
+      {pod("web", "touch ready; sleep 1000",
+           ", readinessProbe: {exec: {command: [test, -f, ready]}, periodSeconds: 1}"),
+       pod("open", "sleep 1000",
+           ", readinessProbe: {tcpSocket: {host: 127.0.0.1, port: " +
+               std::to_string(server->port()) + "}, periodSeconds: 1}"),
+       pod("closed", "sleep 1000", ", readinessProbe: {tcpSocket: {port: 9}, periodSeconds: 1}")});
   EXPECT_TRUE(host_.wait_for("web", is_ready));
+  EXPECT_TRUE(host_.wait_for("open", is_ready));
+  EXPECT_TRUE(eventually("the probe of the closed port fails", [&] {
+    const auto events = host_.events();
+    return std::any_of(events.begin(), events.end(), [](const std::string& event) {
+      return event.starts_with("closed Warning Unhealthy") &&
+             event.find("dial tcp") != std::string::npos;
+    });
+  }));
   EXPECT_FALSE(is_ready(host_.status("closed")));
 }
 
@@ -297,8 +312,8 @@ TEST_F(Processes, UnenforceableSecurityContextIsRefused) {
               HasSubstr(root ? "runAsNonRoot" : "privileged"));
 }
 
-// A separate runner process is killed at seeded moments. A pod never has more than one container,
-// and in the end none is left.
+// A separate runner process is killed at seeded moments. After each kill, a pod has at most one
+// container. TearDown() checks that the last runner ends all of them.
 TEST_F(Processes, KilledRunnerLeavesNoDuplicateOrLeakedContainers) {
   stop_runner();
   const auto rng = seeded_rng(11);
