@@ -114,20 +114,23 @@ TEST(FairPool, ThrowingWorkDoesNotStopThePool) {
   bench.wait_began(1);
 }
 
-TEST(FairPool, PoolEndReleasesWaitingWork) {
+TEST(FairPool, PoolEndDropsWaitingWork) {
   const auto held = std::make_shared<int>(1);
-  std::atomic<bool> ended{false};
-  auto pool =
-      std::make_unique<FairPool>(FairPool::Options{.threads = 1, .in_flight_per_key_max = 1});
-  // The queue is still full when the destructor begins, since only the end lets the work return.
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(pool->submit("a", 0, [held, &ended] {
-      EXPECT_TRUE(eventually("the end of the pool began", [&ended] { return ended.load(); }));
-    }));
-  }
-  std::jthread ending([&] { pool.reset(); });
-  ended = true;
-  ending.join();
+  std::atomic<int> runs{0};
+  const auto counted = [&] { return [held, &runs] { ++runs; }; };
+  auto pool = std::make_unique<FairPool>(FairPool::Options{.threads = 1,
+                                                           .in_flight_per_key_max = 1,
+                                                           .waiting_per_key_max = 1'000'000,
+                                                           .waiting_max = 1'000'000});
+  // The pool has room, so it refuses work only after its end has begun. Until then its only thread
+  // is busy.
+  EXPECT_TRUE(pool->submit("a", 0, [&counted, &ending = *pool] {
+    EXPECT_TRUE(
+        eventually("the end of the pool began", [&] { return !ending.submit("a", 0, counted()); }));
+  }));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(pool->submit("a", 0, counted()));
+  pool.reset();
+  EXPECT_EQ(runs, 0);
   EXPECT_EQ(held.use_count(), 1);
 }
 
