@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <future>
 #include <gtest/gtest.h>
 #include <semaphore>
 #include <set>
@@ -364,17 +365,22 @@ TEST(Gateway, WaitForFirstReadEndsAtTimeoutOrStop) {
   const kube::Client client(gate, {});
   for (const auto patience :
        {std::chrono::milliseconds(20), std::chrono::milliseconds(std::chrono::minutes(5))}) {
+    std::promise<int> answered;
+    auto status = answered.get_future();
     Gateway::Options options;
     options.client = &client;
     options.limits.first_read_patience = patience;
     const auto gateway = Gateway::create(std::move(options)).value();
-    auto http = net::loopback(gateway->handler(), peer_of("edge0"));
-    int status = 0;
-    std::jthread requester(
-        [&] { status = send_request(*http, "GET", std::string(kEdgeNodes) + "?watch=1").status; });
-    if (patience > std::chrono::seconds(1)) gateway->stop();
-    requester.join();
-    EXPECT_EQ(status, 503);
+    // The handler returns when the request waits.
+    gateway->handler()(
+        {.target = std::string(kEdgeNodes) + "?watch=1", .peer = peer_of("edge0")},
+        net::Responder([&](const net::Response& answer) { answered.set_value(answer.status); }));
+    if (patience > std::chrono::seconds(1)) {
+      EXPECT_EQ(status.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+      gateway->stop();
+    }
+    ASSERT_EQ(status.wait_for(kTestPatience), std::future_status::ready);
+    EXPECT_EQ(status.get(), 503);
   }
 }
 
@@ -591,15 +597,19 @@ TEST(Gateway, WatchTimeoutIsLimitedByTheGateway) {
 
 TEST(Gateway, StoppedGatewayEndsWatches) {
   Cloud cloud;
-  cloud.start_gateway();
+  Gateway::Options options;
+  options.limits.watch_timeout_max = std::chrono::hours(1);
+  cloud.start_gateway(std::move(options));
   auto http = cloud.transport("edge0");
-  std::jthread watching([&] {
-    const auto answer = send_request(
-        *http, "GET", std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0");
-    EXPECT_EQ(answer.status, 200);
-  });
+  const auto watch =
+      http->send(Context::background().with_timeout(std::chrono::minutes(1)),
+                 {.url = std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0"})
+          .value();
+  ASSERT_EQ(watch.status, 200);
   cloud.gateway().stop();
-  watching.join();
+  auto piece = watch.body->read();
+  while (piece.ok() && *piece) piece = watch.body->read();
+  EXPECT_TRUE(piece.ok()) << piece.error();  // the gateway ended it, not the client's timeout
   EXPECT_EQ(send_request(*http, "GET", "/readyz").status, 503);
 }
 
