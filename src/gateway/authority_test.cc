@@ -50,7 +50,7 @@ TEST_F(AuthorityTest, ConcurrentGatewaysUseTheSameCa) {
   EXPECT_EQ(*published_ca(ctx_, client_), seen[0]);
 }
 
-TEST_F(AuthorityTest, BrokenSecretIsNamedInError) {
+TEST_F(AuthorityTest, BrokenSecretIsNamedInErrorAndKept) {
   ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
   Json secret = Json::object(
       {{"apiVersion", "v1"},
@@ -59,12 +59,17 @@ TEST_F(AuthorityTest, BrokenSecretIsNamedInError) {
   const net::KeyPair a = *net::make_ca("a", 24h), b = *net::make_ca("b", 24h);
   secret.make("data/tls.crt") = codec::base64(a.certificate_pem);
   secret.make("data/tls.key") = codec::base64(b.key_pem);
-  ASSERT_TRUE(client_.create(ctx_, secrets(), secret).ok());
+  const auto created = client_.create(ctx_, secrets(), secret);
+  ASSERT_TRUE(created.ok()) << created.error();
   const auto opened = Authority::open(ctx_, client_, now());
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code(), Code::kInvalid);
   EXPECT_NE(opened.error().message().find("varda-system/varda-gateway-ca"), std::string::npos)
       << opened.error();
+  EXPECT_EQ(client_.get(ctx_, secrets(), {"varda-system", "varda-gateway-ca"})
+                .value()
+                .at("metadata/resourceVersion"),
+            created->at("metadata/resourceVersion"));
   EXPECT_FALSE(Authority::of({}).ok());
 }
 
