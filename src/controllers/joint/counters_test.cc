@@ -127,13 +127,19 @@ TEST(JointCounters, MostRecentlyReportedEpochIsFoldedLast) {
   EXPECT_EQ(inferences(gather(records, {first}, {.side_by_side = 2, .nodes = {"a"}})), 120);
 }
 
-TEST(JointCounters, RecordsAreBounded) {
+TEST(JointCounters, RecordsAreBoundedAndKeepTheSum) {
   std::vector<Count> counts;
   for (std::size_t node = 0; node < kRecordsMax + 100; ++node)
     counts.push_back(count("n" + std::to_string(node), "1", "{inferences: 1}"));
   const auto records = gather({}, counts);
-  EXPECT_LE(records.size(), kRecordsMax);
+  ASSERT_EQ(records.size(), kRecordsMax - 1);  // one place is left for the nameless record
+  EXPECT_EQ(inferences(records), kRecordsMax - 1) << "sources without room are not counted";
   EXPECT_EQ(gather(records, counts), records);
+  const std::vector<Count> others(counts.begin() + static_cast<std::ptrdiff_t>(records.size()),
+                                  counts.end());
+  const auto later = gather(records, others);
+  EXPECT_LE(later.size(), kRecordsMax);
+  EXPECT_EQ(inferences(later), counts.size());
 }
 
 TEST(JointCounters, RecordsOfDepartedNodesAreFoldedForNewNodes) {
