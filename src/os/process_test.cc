@@ -319,10 +319,11 @@ TEST_F(Mounts, KernelSettingsCannotBeWritten) {
   EXPECT_EQ(run(options), "1\nown\n");
 }
 
-TEST_F(Mounts, UserIdOfTheCallerIsKept) {
-  ProcessOptions options = shell("id -u");
+// A namespace of an ordinary user has no other groups of that user.
+TEST_F(Mounts, UserAndPrimaryGroupOfTheCallerAreKept) {
+  ProcessOptions options = shell("id -u; id -g");
   options.mounts = {{.source = root_ / "volume", .target = "/data"}};
-  EXPECT_EQ(run(options), std::to_string(::getuid()) + "\n");
+  EXPECT_EQ(run(options), std::to_string(::getuid()) + "\n" + std::to_string(::getgid()) + "\n");
 }
 
 TEST_F(Mounts, HiddenDirectoryShowsOnlyMountsBelowIt) {
