@@ -30,11 +30,15 @@ class IdentityOverTls : public ::testing::Test {
     server_ = serve(options);
   }
   std::unique_ptr<net::Server> serve(const net::Server::Options& options) {
-    return *net::Server::create(options, pool_.wrap([this](const net::Request& request) {
-      if (auto answer = cloud_.enrolment().handle(Context::background(), request))
+    return serve(options, cloud_, clock_);
+  }
+  std::unique_ptr<net::Server> serve(const net::Server::Options& options, Cloud& cloud,
+                                     const Clock& clock) {
+    return *net::Server::create(options, pool_.wrap([&](const net::Request& request) {
+      if (auto answer = cloud.enrolment().handle(Context::background(), request))
         return std::move(*answer);
       net::Response response;
-      const auto node = gateway::node_of(request.peer, clock_.wall());
+      const auto node = gateway::node_of(request.peer, clock.wall());
       if (!node.ok()) response.status = node.error().code() == Code::kUnauthenticated ? 401 : 403;
       response.body = node.ok() ? node->node : node.error().message();
       return response;
@@ -140,7 +144,7 @@ TEST_F(IdentityOverTls, OnlyNodeCertificatesOfTheCaAreAccepted) {
   EXPECT_EQ(as(*net::make_certificate(edge_ca, request)).find("200"), std::string::npos);
 }
 
-TEST_F(IdentityOverTls, NodeWithClockOneYearBehindEnrols) {
+TEST_F(IdentityOverTls, NodeWithClockOneYearBehindEnrolsAndAuthenticates) {
   // The node's certificate starts a year after this machine's clock, as if the node were a year
   // behind.
   ManualClock cloud_clock;
@@ -148,13 +152,12 @@ TEST_F(IdentityOverTls, NodeWithClockOneYearBehindEnrols) {
   Cloud cloud(cloud_clock);
   net::Server::Options options;
   options.tls = *cloud.authority().server({});
-  const auto server = *net::Server::create(options, pool_.wrap([&](const net::Request& r) {
-    return std::move(*cloud.enrolment().handle(Context::background(), r));
-  }));
+  const auto server = serve(options, cloud, cloud_clock);
   const auto identity = open(*server, cloud.token("line7"));
   const Status status = identity->enrol(ctx_);
   ASSERT_TRUE(status.ok()) << status.error();
   EXPECT_GT(identity->facts()->not_before, clock_.wall() + 24h * 364);
+  EXPECT_EQ(response_of(*server, identity->transport()), "200 line7");
 }
 
 TEST_F(IdentityOverTls, RenewalKeepsAnOpenWatch) {
