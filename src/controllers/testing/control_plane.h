@@ -106,18 +106,19 @@ class ControlPlane : public ::testing::Test {
   std::string revision() {
     return get("/api/v1/namespaces").at("metadata/resourceVersion").as_string();
   }
-  /// True if a restarted operator without earlier state writes nothing. The first restart may
-  /// write: it finishes work that was pending at the stop, such as a delayed write.
-  bool settles() {
-    for (int restart = 0; restart < 2; ++restart) {
-      const std::string before = revision();
-      start();
-      if (!runtime::testing::becomes_idle(*manager_, client_, [this] { return revision(); }))
-        return false;
-      stop();
-      if (revision() == before) return true;
-    }
-    return false;
+  bool becomes_idle() {
+    return runtime::testing::becomes_idle(*manager_, client_, [this] { return revision(); });
+  }
+  /// True if a restarted operator without earlier state writes nothing. Stop the operator before
+  /// only when it is idle: a restart finishes pending work.
+  ::testing::AssertionResult restart_writes_nothing() {
+    const std::string before = revision();
+    start();
+    if (!becomes_idle()) return ::testing::AssertionFailure() << "the operator stays busy";
+    stop();
+    if (revision() == before) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure()
+           << "writes from revision " << before << " to " << revision();
   }
 
   apiserver::InMemoryApiServer api_;
