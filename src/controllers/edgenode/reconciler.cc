@@ -31,7 +31,8 @@ using Keys = std::vector<ObjectKey>;
 constexpr auto kPausePerItemAndChange = std::chrono::milliseconds(1);
 constexpr auto kPausePerItemMax = std::chrono::milliseconds(10);
 // A plan reads all items. So it is made again after this many times its duration at the earliest,
-// and hundreds of changes become a few plans.
+// and hundreds of changes become a few plans. The pause has the same limit as above, because a
+// slow API server or a halted process is no reason to keep work from a node.
 constexpr int kPauseOfPlans = 4;
 // Limit of remembered archive groups; beyond it, all are forgotten and givers are read from work
 // lists again.
@@ -367,7 +368,7 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
         }
       }));
   const SteadyTime done = clock_.now();
-  Duration wait = (done - now) * kPauseOfPlans;
+  Duration wait = std::min<Duration>((done - now) * kPauseOfPlans, kPausePerItemMax * items);
   if (changed > 0) wait = std::max(wait, pause(items, changed, done - now));
   next_plan_[node.metadata.name] = done + wait;
   return runtime::Action::await_change();

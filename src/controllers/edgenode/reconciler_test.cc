@@ -192,6 +192,20 @@ TEST_F(EdgeNodeWrites, PauseGrowsWithListSizeAndLastBatch) {
   }
 }
 
+TEST_F(EdgeNodeWrites, PlanDuringAClockJumpDefersTheNextOneShortly) {
+  add_model("a");
+  jobs_.names = {"first"};
+  jobs_.spoil = [this](const std::string&, hosting::NodeWork&) {
+    clock_.advance(std::chrono::seconds(10));
+  };
+  EXPECT_EQ(reconcile(), std::nullopt);
+  jobs_.spoil = nullptr;
+  jobs_.names = {"first", "second"};
+  const std::optional<Duration> pause = reconcile();
+  ASSERT_TRUE(pause);
+  EXPECT_LE(*pause, std::chrono::seconds(1));
+}
+
 TEST(EdgeNodePlan, LargeJobLeavesRoomForWorkersOfOtherJobs) {
   EdgeNodeWorld world;
   const auto add = [&](const std::string& ns, const std::string& job, const char* since,
