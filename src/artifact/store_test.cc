@@ -4,6 +4,7 @@
 #include <latch>
 #include <thread>
 
+#include "artifact/internal/plain_file.h"
 #include "artifact/internal/source.h"
 #include "artifact/model_tree.h"
 #include "artifact/testing/archives.h"
@@ -307,6 +308,44 @@ TEST_F(StoreTest, LayoutIsCheckedPerFrameworkAndTheArtifactIsKept) {
     }
     EXPECT_TRUE(store->ensure(kForever, request(c.archive, "tensorflow")).ok());
   }
+}
+
+TEST_F(StoreTest, PlainFileBecomesTheOnlyFileOfTheTree) {
+  const std::string bytes = noise(50'000);
+  for (const auto& [url, framework, name] :
+       {std::tuple("http://files/a/model.onnx?token=hush", "onnx", "model.onnx"),
+        std::tuple("http://files/Frozen%20graph.PB", "tensorflow", "Frozen graph.PB"),
+        std::tuple("http://files/a%2Fb.npz", "", "a%2Fb.npz")}) {
+    origin.put(url, Origin::File{.bytes = bytes, .break_after = 20'000});
+    const auto store = open();
+    const auto installed = store->ensure(kForever, request(bytes, framework, url));
+    ASSERT_TRUE(installed.ok()) << installed.error().error;
+    EXPECT_EQ(installed->bytes, bytes.size());
+    EXPECT_EQ(*fs.list(installed->directory), std::vector<std::string>{name});
+    EXPECT_EQ(*os::read_file(fs, installed->directory / name), bytes);
+    ASSERT_TRUE(store->remove(codec::Sha256::of(bytes)).ok());
+  }
+}
+
+TEST_F(StoreTest, PlainFileWithAnotherDigestLeavesNoFiles) {
+  const char* url = "http://files/frozen.pb";
+  origin.put(url, "other bytes");
+  const auto store = open();
+  const auto refused = store->ensure(kForever, request("these bytes", "tensorflow", url));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, Reason::kDigestMismatch);
+  EXPECT_TRUE(store->list().empty());
+  EXPECT_TRUE(scratch().empty());
+}
+
+// A .pt file is a zip archive. A version number is no suffix.
+TEST(PlainFile, NameOfTheUrlDecidesBetweenFileAndArchive) {
+  for (const char* file :
+       {"https://h/frozen.pb", "s3://bucket/a/w.npz", "file:///srv/m.pt?x=1.tar"})
+    EXPECT_NE(plain_file_name(file), "") << file;
+  for (const char* archive : {"https://h/m.tar.gz", "https://h/m-1.2", "https://h/get?file=m.onnx",
+                              "https://h/.onnx", "https://h/a.onnx/", "no url"})
+    EXPECT_EQ(plain_file_name(archive), "") << archive;
 }
 
 TEST_F(StoreTest, ConcurrentCallsForOneDigestShareOneDownload) {

@@ -182,7 +182,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   CHECK(fs.make_directories("/data/scratch", 0755).ok());
   CHECK(os::write_file_atomically(fs, "/data/secret", "ours").ok());
   Pieces source(fuzz::Input(data, size).rest());
-  const auto tree = artifact::extract(fs, source, kInto, kLimits, {});
+  const auto tree = artifact::extract(fs, source, kInto, "", kLimits, {});
   // Everything outside of the scratch directory is unchanged, whatever the result.
   CHECK(fs.list("/").value() == std::vector<std::string>{"data"});
   CHECK((fs.list("/data").value() == std::vector<std::string>{"scratch", "secret"}));

@@ -112,9 +112,9 @@ void ManifestEntry::describe(Type<ManifestEntry>& t) {
       .always()
       .length(0, 253);
   t.field("downloadURL", &ManifestEntry::download_url,
-          "URL of the archive (.tar.gz, .tar.zst, .tar or .zip): http, https, s3 or file. A file "
-          "URL must be below a directory "
-          "that the node's administrator allows.")
+          "URL of the archive (.tar.gz, .tar.zst, .tar or .zip), or of a model of one file (.onnx, "
+          ".pb ...): http, https, s3 or file. A file URL must be below a directory that the node's "
+          "administrator allows.")
       .always()
       .length(0, 2048);
   t.field("sha256sum", &ManifestEntry::sha256sum,

@@ -7,6 +7,7 @@
 #include "artifact/internal/ahead_source.h"
 #include "artifact/internal/authorization.h"
 #include "artifact/internal/entry_rules.h"
+#include "artifact/internal/plain_file.h"
 #include "artifact/internal/tree_record.h"
 #include "base/log.h"
 
@@ -23,8 +24,8 @@ Failure no_room_for_tree(std::uint64_t max) {
               .as_terminal()};
 }
 
-// Extracts one archive. The caller must distinguish failures of the source, of the archive and of
-// the disk.
+// Makes the tree of one artifact: extracts an archive, or stores a plain file. The caller must
+// distinguish failures of the source, of the archive and of the disk.
 class Extraction {
  public:
   Extraction(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits,
@@ -38,22 +39,12 @@ class Extraction {
         record_(record),
         bytes_max_(bytes_max) {}
 
-  Outcome<Tree> run() {
+  /// `plain_file` "": an archive.
+  Outcome<Tree> run(const std::string& plain_file) {
     if (Status made = fs_.make_directories(into_, 0755); !made.ok())
       return disk_failure(made.error());
-    auto reader = codec::ArchiveReader::open([this]() -> Result<std::string> {
-      Outcome<std::string> bytes = source_.next();
-      if (bytes.ok()) return std::move(bytes.value());
-      source_failure_ = bytes.error();
-      return bytes.error().error;
-    });
-    if (!reader.ok()) return archive_failure(reader.error());
-    while (true) {
-      auto entry = (*reader)->next();
-      if (!entry.ok()) return archive_failure(entry.error());
-      if (!*entry) break;
-      if (auto failure = take(**reader, **entry)) return *failure;
-    }
+    if (auto failure = plain_file.empty() ? take_archive() : take_plain_file(plain_file))
+      return *failure;
     if (Status status = rules_.finish(); !status.ok()) return unsafe(status.error());
     for (auto directory = rules_.directories().rbegin(); directory != rules_.directories().rend();
          ++directory)
@@ -70,11 +61,35 @@ class Extraction {
   }
 
  private:
+  std::optional<Failure> take_archive() {
+    auto reader = codec::ArchiveReader::open([this] { return next_bytes(); });
+    if (!reader.ok()) return archive_failure(reader.error());
+    while (true) {
+      auto entry = (*reader)->next();
+      if (!entry.ok()) return archive_failure(entry.error());
+      if (!*entry) break;
+      if (auto failure = take(**entry, [&] { return (*reader)->read(); })) return failure;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Failure> take_plain_file(const std::string& name) {
+    return take({.path = name}, [this] { return next_bytes(); });
+  }
+
+  Result<std::string> next_bytes() {
+    Outcome<std::string> bytes = source_.next();
+    if (bytes.ok()) return std::move(bytes.value());
+    source_failure_ = bytes.error();
+    return bytes.error().error;
+  }
+
   Failure archive_failure(const Error& error) {
     return source_failure_ ? *source_failure_ : unsafe(error);
   }
 
-  std::optional<Failure> take(codec::ArchiveReader& reader, const codec::ArchiveEntry& entry) {
+  template <typename Read>
+  std::optional<Failure> take(const codec::ArchiveEntry& entry, Read read) {
     const std::size_t known = rules_.directories().size();
     const auto admitted = rules_.admit(entry);
     if (!admitted.ok()) return unsafe(admitted.error());
@@ -101,8 +116,8 @@ class Extraction {
     if (!file.ok()) return disk_failure(file.error());
     const std::uint64_t before = rules_.bytes();
     if (record_ != nullptr) hash_.emplace();
-    if (auto failure = admitted->link_source.empty() ? copy(**file, [&] { return reader.read(); })
-                                                     : repeat(**file, *admitted))
+    if (auto failure =
+            admitted->link_source.empty() ? copy(**file, read) : repeat(**file, *admitted))
       return failure;
     if (Status status = (*file)->sync(); !status.ok()) return disk_failure(status.error());
     if (record_ == nullptr) return std::nullopt;
@@ -168,8 +183,8 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
     if (!made.ok()) return {disk_failure(made.error())};
     record = std::move(*made);
   }
-  Outcome<Tree> tree =
-      extract(fs, source, into, limits, options.progress, record.get(), options.tree_bytes_max);
+  Outcome<Tree> tree = extract(fs, source, into, plain_file_name(options.request.url), limits,
+                               options.progress, record.get(), options.tree_bytes_max);
   if (!tree.ok() && tree.error().reason != Reason::kUnsafeArchive) return {std::move(tree)};
   // The digest covers every byte, including bytes after the archive's end. A wrong digest takes
   // precedence over a refused archive, because the archive is then not the requested one.
@@ -482,9 +497,10 @@ std::optional<Outcome<Tree>> install_from(const std::vector<Peer>& peers, const 
 }  // namespace
 
 Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into,
-                      const Limits& limits, const ProgressSink& progress, TreeRecordWriter* record,
+                      const std::string& plain_file, const Limits& limits,
+                      const ProgressSink& progress, TreeRecordWriter* record,
                       std::uint64_t bytes_max) {
-  return Extraction(fs, source, into, limits, progress, record, bytes_max).run();
+  return Extraction(fs, source, into, limits, progress, record, bytes_max).run(plain_file);
 }
 
 Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,

@@ -14,12 +14,14 @@ struct Tree {
 
 class TreeRecordWriter;
 
-/// Extracts into the empty directory `into`, which this function creates. Writes only inside
-/// `into`. Syncs every complete file, and the directories at the end. `record` null: writes no
-/// record. kDiskFull, terminal: the tree exceeds `bytes_max`, and evicting does not help.
+/// Makes a tree in the empty directory `into`, which this function creates: extracts an archive, or
+/// stores the file `plain_file`, unless that is "". Writes only inside `into`. Syncs every complete
+/// file, and the directories at the end. `record` null: writes no record. kDiskFull, terminal: the
+/// tree exceeds `bytes_max`, and evicting does not help.
 Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into,
-                      const Limits& limits, const ProgressSink& progress,
-                      TreeRecordWriter* record = nullptr, std::uint64_t bytes_max = UINT64_MAX);
+                      const std::string& plain_file, const Limits& limits,
+                      const ProgressSink& progress, TreeRecordWriter* record = nullptr,
+                      std::uint64_t bytes_max = UINT64_MAX);
 
 /// Downloads to `options.spool`, extracts to `into` and checks the digest over every byte. Tries
 /// the request's sources in the order of `options.history`, all with the same spool. Peer nodes
