@@ -13,6 +13,7 @@
 #include "controllers/controllers.h"
 #include "datadir/data_directory.h"
 #include "download_flags.h"
+#include "file_digests.h"
 #include "hosting/certificate_issuer.h"
 #include "kube/config.h"
 #include "os/memory.h"
@@ -84,6 +85,8 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   if (const std::string own = own_namespace(flags); !own.empty()) certificates.ns = own;
   const auto issuer = hosting::CertificateIssuer::create(*client, std::move(certificates));
   hosting_options.certificates = issuer.get();
+  TRY(const auto file_digests, FileDigests::create({.allow_sources = flags.allow_sources}));
+  hosting_options.file_digests = file_digests->reader();
   const auto controllers = controllers::add_all(manager, hosting_options);
   TRY(const auto admin,
       serve_admin(

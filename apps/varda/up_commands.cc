@@ -18,6 +18,7 @@
 #include "datadir/supervisor.h"
 #include "datadir/up_state.h"
 #include "download_flags.h"
+#include "file_digests.h"
 #include "node/containerd_driver.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
@@ -76,7 +77,7 @@ struct Settings {
   NodeLimits node_limits;
   std::vector<DatasetRoot> dataset_roots;
   std::vector<NodeAddress> addresses;
-  std::vector<std::string> download_arguments;
+  DownloadFlags download;
   std::map<std::string, std::string> proxy_environment;
 };
 
@@ -218,9 +219,9 @@ Result<Settings> settings_of(const UpFlags& flags) {
   download.allow_sources.insert(download.allow_sources.begin(), kLoopbackSources.begin(),
                                 kLoopbackSources.end());
   TRY([[maybe_unused]] const net::ClientOptions checked, download_client_options(download));
-  settings.download_arguments = arguments_of(download);
   TRY(settings.inference_models.fetch_arguments, allow_source_arguments(download.allow_sources));
   settings.proxy_environment = proxy_environment();
+  settings.download = std::move(download);
   const bool has_listen = !flags.listen.empty();
   settings.listen = has_listen ? flags.listen : "127.0.0.1:6443";
   // With port 0 the last port is tried first, so that kubeconfigs stay valid.
@@ -281,7 +282,7 @@ datadir::Supervisor::Options agent_options(const Settings& settings, const datad
     options.process.arguments.push_back("--dataset-root");
     options.process.arguments.push_back(root.directory.string());
   }
-  for (const std::string& argument : settings.download_arguments)
+  for (const std::string& argument : arguments_of(settings.download))
     options.process.arguments.push_back(argument);
   options.process.environment = {
       {"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", directory.string()}, {"LANG", "C.UTF-8"}};
@@ -391,6 +392,8 @@ Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent
   options.limits = settings.limits;
   options.audit = settings.audit;
   options.inference_models = settings.inference_models;
+  TRY(const auto file_digests, FileDigests::create(settings.download));
+  options.inference_models.file_digests = file_digests->reader();
   for (const NodeAddress& one : settings.addresses) {
     if (one.node.empty()) options.node_port_host = one.address;
   }

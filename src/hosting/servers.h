@@ -2,6 +2,8 @@
 // ports.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -38,6 +40,17 @@ struct ServerEntry {
 
 class CertificateIssuer;
 
+/// The digest of a file that is read in the background.
+struct FileDigest {
+  enum class State { kReading, kRead, kFailed };
+  State state = State::kReading;
+  std::string sha256;  // 64 digits, for kRead
+  std::int64_t bytes = 0;
+  std::string message;  // for kFailed
+};
+/// Never blocks: the caller asks again until the state is not kReading.
+using FileDigestReader = std::function<FileDigest(const std::string& url)>;
+
 using ServerTable = std::map<std::string, ServerEntry>;  // by frameworkType
 
 /// onnx by varda-serve, tensorflow by TensorFlow Serving, triton and tensorrt by Triton:
@@ -72,6 +85,8 @@ struct Options {
   /// Keeps the Secrets with issued certificates of servers; outlives the controllers. Null: no
   /// Secret is kept.
   CertificateIssuer* certificates = nullptr;
+  /// Reads files for Models without a digest. Empty: such Models need spec.sha256.
+  FileDigestReader file_digests;
 };
 
 inline const Clock& clock_of(const Options& options) {

@@ -65,7 +65,8 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
       .range(0, kSizeMax);
   t.template field<std::string>("sha256", &S::sha256,
                                 "Extension: SHA-256 of the archive at the URL, 64 lower case "
-                                "hexadecimal digits. Required to serve the model.")
+                                "hexadecimal digits. Default: the digest that Varda reads when an "
+                                "object first serves the model, in status.pinned.")
       .length(0, 64)
       .pattern("^[0-9a-f]{64}$");
   t.template field<std::string>("version", &S::version,
@@ -120,6 +121,15 @@ void ModelReporter::describe(Type<ModelReporter>& t) {
       .format("int64");
 }
 
+void PinnedFile::describe(Type<PinnedFile>& t) {
+  t.doc("Digest of the file at the URL, as Varda first read it.");
+  t.field("url", &PinnedFile::url, "URL of the file.").required().length(0, 4096);
+  t.field("version", &PinnedFile::version, "spec.version at that time.").length(0, 63);
+  t.field("sha256", &PinnedFile::sha256, "SHA-256 of the file.").required().length(64, 64);
+  t.field("bytes", &PinnedFile::bytes, "Size of the file.").format("int64");
+  t.field("time", &PinnedFile::time, "Time at which Varda read the file.").format("date-time");
+}
+
 const ModelMetric* ModelMetricsStatus::find_metric(std::string_view key) const {
   for (const ModelMetric& metric : metrics) {
     if (metric.key == key) return &metric;
@@ -138,10 +148,13 @@ void ModelMetricsStatus::describe(Type<ModelMetricsStatus>& t) {
       .items_max(S::kReportersMax)
       .list_map({"node", "uid", "worker"});
   t.field("replication", &S::replication, "State of the copies on other nodes.");
+  t.field("pinned", &S::pinned,
+          "Digest of a file without spec.sha256. Nodes refuse other bytes. A new URL or a new "
+          "spec.version replaces it.");
   t.field("conditions", &S::conditions,
           "Ready: the model is registered. ReportAccepted: False while parts of a worker's report "
-          "are omitted or invalid. The "
-          "guide lists the reasons.")
+          "are omitted or invalid. Pinned: Varda knows the digest of a file without spec.sha256. "
+          "The guide lists the reasons.")
       .items_max(16)
       .list_map({"type"});
   t.field("observedGeneration", &S::observed_generation,
@@ -191,6 +204,13 @@ Result<ModelOf<G>> ModelOf<G>::from_json(const Json& object) {
 template <Group G>
 Json ModelOf<G>::to_json() const {
   return write_object(*this);
+}
+template <Group G>
+const std::string& ModelOf<G>::sha256() const {
+  const auto& pinned = status.pinned;
+  const bool valid =
+      spec.sha256.empty() && pinned && pinned->url == spec.url && pinned->version == spec.version;
+  return valid ? pinned->sha256 : spec.sha256;
 }
 Json ModelMetricsStatus::to_json() const { return write_part(*this); }
 

@@ -40,7 +40,7 @@ struct ModelSpec {
   std::vector<ModelTensor> inputs;
   std::vector<ModelTensor> outputs;
   std::int64_t size = 0;             // bytes; 0: unknown
-  std::string sha256;                // of the archive at url; "": unknown
+  std::string sha256;                // of the archive at url; "": pinned at first use
   std::string version;               // same form as in the manifest of an InferenceModel; "": none
   std::string source_job;            // KIND/NAME
   std::vector<std::string> parents;  // names of Models
@@ -77,6 +77,16 @@ struct ModelReporter {
   static void describe(Type<ModelReporter>& t);
 };
 
+/// The digest of the file at a URL, as Varda first read it. Valid for this URL and version.
+struct PinnedFile {
+  std::string url;
+  std::string version;  // spec.version
+  std::string sha256;
+  std::int64_t bytes = 0;
+  std::string time;  // when the file was read
+  static void describe(Type<PinnedFile>& t);
+};
+
 struct ModelMetricsStatus {
   static constexpr std::size_t kMetricsMax = 64;
   static constexpr std::size_t kReportersMax = 32;
@@ -85,6 +95,7 @@ struct ModelMetricsStatus {
   std::vector<ModelMetric> metrics;
   std::vector<ModelReporter> reporters;
   std::optional<ReplicationStatus> replication;
+  std::optional<PinnedFile> pinned;  // of a Model without spec.sha256
   std::vector<meta::Condition> conditions;
   std::int64_t observed_generation = 0;
   Json unknown;
@@ -107,6 +118,8 @@ struct ModelOf {
   static const meta::Resource& resource() { return kind().resource; }
   static Result<ModelOf> from_json(const Json& object);
   Json to_json() const;
+  /// The digest of the file at spec.url: spec.sha256, or the pinned digest. "": unknown.
+  const std::string& sha256() const;
   static void describe(Type<ModelOf>& t);
 };
 

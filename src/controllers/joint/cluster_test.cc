@@ -1,6 +1,8 @@
 // JointInferenceServices over the real API server, in memory. The test plays agents and runners: it
 // writes their reports.
 
+#include <mutex>
+
 #include "controllers/testing/control_plane.h"
 
 namespace varda::controllers::joint {
@@ -184,6 +186,56 @@ TEST_F(JointCluster, ServiceCreatedFirstWaitsForModelsAndNodes) {
       << codec::write_json(status());
   add_agent("edge0");
   serve();
+}
+
+TEST_F(JointCluster, DigestOfAServedModelIsPinnedAtFirstUse) {
+  stop();
+  std::mutex mutex;
+  std::vector<std::string> asked;
+  hosting::FileDigest answer{hosting::FileDigest::State::kFailed, "", 0, "no route to host"};
+  file_digests_ = [&](const std::string& url) {
+    const std::lock_guard lock(mutex);
+    asked.push_back(url);
+    return answer;
+  };
+  start();
+  add_node("edge0");
+  add_agent("edge0");
+  add_model("big", '2');
+  for (const char* name : {"small", "unused"})
+    post(kModels, std::string("{apiVersion: sedna.io/v1alpha1, kind: Model, metadata: {name: ") +
+                      name + "}, spec: {format: onnx, url: 'http://files/" + name + ".onnx'}}");
+  add_service();
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False DigestMissing"; }))
+      << codec::write_json(status());
+  const auto message = [&] {
+    const Json now = status();
+    for (const Json& one : now["conditions"].as_array())
+      if (one["type"].as_string() == "Ready") return one["message"].as_string();
+    return std::string();
+  };
+  ASSERT_TRUE(eventually([&] { return message().find("no route to host") != std::string::npos; }))
+      << message();
+  {
+    const std::lock_guard lock(mutex);
+    answer = {hosting::FileDigest::State::kRead, std::string(64, '7'), 4711, ""};
+  }
+  patch(kModels + "/small", "{metadata: {annotations: {look: again}}}");
+  ASSERT_TRUE(eventually([&] {
+    return work().at("versions/0/sha256").as_string() == std::string(64, '7');
+  })) << codec::write_json(work());
+  EXPECT_EQ(work()["target"].as_string(), "777777777777");
+  EXPECT_EQ(get(kModels + "/small").at("status/pinned/bytes").as_integer(), 4711);
+  EXPECT_FALSE(get(kModels + "/unused")["status"].contains("pinned"));
+  // Another version is read again, and the first digest no longer counts.
+  {
+    const std::lock_guard lock(mutex);
+    answer.sha256 = std::string(64, '8');
+  }
+  patch(kModels + "/small", "{spec: {version: next}}");
+  ASSERT_TRUE(eventually([&] { return work()["target"].as_string() == "next"; }));
+  stop();
+  for (const std::string& url : asked) EXPECT_EQ(url, "http://files/small.onnx");
 }
 
 TEST_F(JointCluster, PolicyAndModelChangesUpdateWorkListWithoutNewPod) {

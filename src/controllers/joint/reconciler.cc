@@ -411,7 +411,8 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
       [](const api::SednaModel& before, const api::SednaModel& now) {
         return before.metadata.uid == now.metadata.uid &&
                before.metadata.generation == now.metadata.generation &&
-               before.metadata.deleting() == now.metadata.deleting();
+               before.metadata.deleting() == now.metadata.deleting() &&
+               before.sha256() == now.sha256();
       });
   w.maps<api::InferenceModel>(
       [nodes_of_model](const api::InferenceModel& model, const runtime::Caches& caches) {

@@ -176,6 +176,41 @@ ModelMetricsStatus observe(const ModelView& model, const ModelMetricsStatus& bef
   return status;
 }
 
+bool is_downloadable(std::string_view url) {
+  return url.starts_with("http://") || url.starts_with("https://") || url.starts_with("s3://");
+}
+
+void observe_pin(const api::ModelSpec& spec, const std::optional<hosting::FileDigest>& answer,
+                 std::string_view now, ModelMetricsStatus& status) {
+  using State = hosting::FileDigest::State;
+  auto& pinned = status.pinned;
+  if (pinned &&
+      (!spec.sha256.empty() || pinned->url != spec.url || pinned->version != spec.version))
+    pinned.reset();
+  if (answer && answer->state == State::kRead)
+    pinned =
+        api::PinnedFile{spec.url, spec.version, answer->sha256, answer->bytes, std::string(now)};
+  const auto set = [&](std::string value, std::string reason, std::string message) {
+    meta::set_condition(status.conditions,
+                        {"Pinned", std::move(value), std::move(reason), std::move(message),
+                         status.observed_generation, ""},
+                        now);
+  };
+  if (pinned) {
+    set("True", "FirstUse",
+        "nodes accept only bytes with the SHA-256 " + pinned->sha256 +
+            "; set spec.version to another value to accept a changed file");
+  } else if (answer && answer->state == State::kFailed) {
+    set("False", "DownloadFailed",
+        "the file has no sha256, and the operator cannot read it: " + answer->message);
+  } else if (answer) {
+    set("False", "Reading", "the operator reads the file, because it has no sha256");
+  } else {
+    std::erase_if(status.conditions,
+                  [](const meta::Condition& condition) { return condition.type == "Pinned"; });
+  }
+}
+
 std::optional<replication::ReplicationClaim> claim_of(const ModelView& model,
                                                       const api::ModelSpec& spec) {
   if (!spec.replication || spec.node_name.empty() || model.metadata.deleting()) return std::nullopt;

@@ -20,6 +20,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
 #include "controllers/model/model.h"
+#include "hosting/servers.h"
 
 namespace varda::controllers::model {
 
@@ -29,6 +30,22 @@ std::optional<api::ReplicationStatus> observe_copies(const ModelView& model,
                                                      const replication::ReplicationWorld& world,
                                                      const api::ModelMetricsStatus& before,
                                                      std::string_view now);
+
+/// http, https or s3.
+bool is_downloadable(std::string_view url);
+
+/// True if Varda must read the file at the URL, because an object serves it and its digest is
+/// unknown. False for paths, and for files that need credentials.
+template <api::Group G>
+bool needs_pin(const api::ModelOf<G>& model) {
+  return model.sha256().empty() && model.spec.credential_name.empty() &&
+         is_downloadable(model.spec.url);
+}
+
+/// Sets status.pinned and the condition Pinned from the answer for a Model that needs it. Absent:
+/// the Model does not need it, so an outdated pin goes away.
+void observe_pin(const api::ModelSpec& spec, const std::optional<hosting::FileDigest>& answer,
+                 std::string_view now, api::ModelMetricsStatus& status);
 
 /// Keys of the Models of `resource` that a node's worker reports name; the objects may not exist.
 /// At most 1,024.

@@ -153,6 +153,58 @@ TEST(ModelReports, HostileReportIsClippedToValidStatus) {
   }
 }
 
+struct PinCase {
+  std::string url, version, sha256;
+  std::optional<hosting::FileDigest> answer;
+  std::string pinned, reason;  // afterwards; "": none
+};
+
+TEST(ModelPin, PinHoldsForOneUrlAndVersion) {
+  using State = hosting::FileDigest::State;
+  const std::string first(64, '1'), second(64, '2');
+  const PinCase cases[] = {
+      {"http://f/a.onnx", "1", "", {}, first, "FirstUse"},
+      {"http://f/b.onnx", "1", "", {}, "", ""},
+      {"http://f/a.onnx", "2", "", {}, "", ""},
+      {"http://f/a.onnx", "1", second, {}, "", ""},
+      {"http://f/a.onnx", "2", "", {{State::kReading, "", 0, ""}}, "", "Reading"},
+      {"http://f/a.onnx", "2", "", {{State::kFailed, "", 0, "404"}}, "", "DownloadFailed"},
+      {"http://f/a.onnx", "2", "", {{State::kRead, second, 9, ""}}, second, "FirstUse"},
+  };
+  for (const PinCase& c : cases) {
+    api::Model model;
+    model.spec.url = "http://f/a.onnx";
+    model.spec.version = "1";
+    model.status.pinned = api::PinnedFile{"http://f/a.onnx", "1", first, 5, kNow};
+    EXPECT_EQ(model.sha256(), first);
+    model.spec.url = c.url;
+    model.spec.version = c.version;
+    model.spec.sha256 = c.sha256;
+    observe_pin(model.spec, c.answer, kNow, model.status);
+    EXPECT_EQ(model.status.pinned ? model.status.pinned->sha256 : "", c.pinned);
+    EXPECT_EQ(model.sha256(), c.sha256 + c.pinned);
+    const auto* condition = meta::find_condition(model.status.conditions, "Pinned");
+    EXPECT_EQ(condition != nullptr ? condition->reason : "", c.reason);
+    for (const auto& cause : api::validate(api::Model::kind().schema->find("status")->schema,
+                                           model.status.to_json(), "status"))
+      ADD_FAILURE() << cause.field << ": " << cause.message;
+  }
+}
+
+TEST(ModelPin, OnlyDownloadableFileWithoutDigestOrCredentialsNeedsAPin) {
+  api::SednaModel model;
+  model.spec.url = "s3://bucket/a.onnx";
+  EXPECT_TRUE(needs_pin(model));
+  model.spec.credential_name = "keys";
+  EXPECT_FALSE(needs_pin(model));
+  model.spec.credential_name.clear();
+  model.spec.url = "/models/a.onnx";
+  EXPECT_FALSE(needs_pin(model));
+  model.spec.url = "https://f/a.onnx";
+  model.spec.sha256 = std::string(64, '1');
+  EXPECT_FALSE(needs_pin(model));
+}
+
 TEST(ModelReports, ReportedModelsAreFilteredByApiGroup) {
   const auto node = node_with(
       {{"w",

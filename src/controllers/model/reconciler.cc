@@ -1,11 +1,15 @@
 #include "controllers/model/reconciler.h"
 
+#include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "controllers/joint/indexes.h"
 
 namespace varda::controllers::model {
 
@@ -20,6 +24,27 @@ std::vector<std::string> index_by_reported_model(const api::EdgeNode& node) {
       values.push_back(hosting::work_key(resource, key));
   }
   return values;
+}
+
+// Time to the next look at a file that is being read, or that could not be read.
+constexpr std::chrono::seconds kReadingPeriod{1}, kFailedPeriod{30};
+
+/// The Models that our servers load for a service. A user's worker gets the URL instead.
+std::vector<meta::ObjectKey> models_of(const api::JointInferenceService& service) {
+  std::vector<meta::ObjectKey> keys;
+  for (const joint::Tier& tier : joint::tiers_of(service)) {
+    if (!tier.has_template()) keys.push_back({service.metadata.ns, tier.model->name});
+  }
+  return keys;
+}
+
+bool is_served(const meta::ObjectKey& model, const runtime::Caches& caches) {
+  const auto services =
+      caches.of<api::JointInferenceService>().by_index(joint::kByModel, model.str());
+  return std::any_of(services.begin(), services.end(), [&](const auto& service) {
+    const auto keys = models_of(*service);
+    return std::find(keys.begin(), keys.end(), model) != keys.end();
+  });
 }
 
 // Nodes with reports about the model, and those of earlier reporters. By name.
@@ -45,6 +70,11 @@ template <api::Group G>
 void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
   if constexpr (G == api::Group::kSedna) w.name("sedna-models");
   replication::add_indexes<Model>(w);
+  w.template indexes<api::JointInferenceService>(joint::kByModel, joint::index_by_model);
+  w.template maps<api::JointInferenceService>(
+      [](const api::JointInferenceService& service, const runtime::Caches&) {
+        return models_of(service);
+      });
   w.template indexes<api::EdgeNode>(kByReportedModel, index_by_reported_model);
   const auto copied = [](const std::string& node, const hosting::Labels& labels,
                          const runtime::Caches& caches) {
@@ -79,6 +109,9 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
   replication::ReplicationWorld world;
   if (const auto claim = claim_of(which, model.spec))
     world = replication::world_of({*claim}, caches_);
+  std::optional<hosting::FileDigest> digest;
+  if (file_digests_ && needs_pin(model) && is_served(model.metadata.key(), caches_))
+    digest = file_digests_(model.spec.url);
   const std::string now = meta::format_time(clock_.wall());
   Status unreadable;
   TRY_VOID(writer.edit(
@@ -91,9 +124,14 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
         api::ModelMetricsStatus status =
             observe(which, *before, nodes_of(which, *before, caches_), now);
         status.replication = observe_copies(which, model.spec, world, *before, now);
+        observe_pin(model.spec, digest, now, status);
         live.set("status", status.to_json());
       }));
   TRY_VOID(std::move(unreadable));
+  if (digest && digest->state == hosting::FileDigest::State::kReading)
+    return runtime::Action::after(kReadingPeriod);
+  if (digest && digest->state == hosting::FileDigest::State::kFailed)
+    return runtime::Action::after(kFailedPeriod);
   return runtime::Action::await_change();
 }
 
@@ -103,8 +141,8 @@ template class ModelReconciler<api::Group::kSedna>;
 namespace {
 
 struct Models final : hosting::KindControllers {
-  Models(const runtime::Caches& caches, const Clock& clock)
-      : edgeai(caches, clock), sedna(caches, clock) {}
+  Models(const runtime::Caches& caches, const hosting::Options& options)
+      : edgeai(caches, options), sedna(caches, options) {}
 
   ModelReconciler<api::Group::kEdgeai> edgeai;
   ModelReconciler<api::Group::kSedna> sedna;
@@ -114,7 +152,7 @@ struct Models final : hosting::KindControllers {
 
 std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
                                               const hosting::Options& options) {
-  auto out = std::make_unique<Models>(manager.caches(), hosting::clock_of(options));
+  auto out = std::make_unique<Models>(manager.caches(), options);
   manager.add<api::Model>(out->edgeai);
   manager.add<api::SednaModel>(out->sedna);
   return out;

@@ -7,14 +7,15 @@
 namespace varda::controllers::model {
 
 /// Merges workers' reports into the status of every Model of group G. Jobs write there too, so each
-/// write is based on a fresh read. Uses no finalizer: deletion is immediate.
+/// write is based on a fresh read. Uses no finalizer: deletion is immediate. Pins the digest of a
+/// file that an object serves.
 template <api::Group G>
 class ModelReconciler {
  public:
   using Model = api::ModelOf<G>;
-  /// `caches` and `clock` outlive the reconciler.
-  ModelReconciler(const runtime::Caches& caches, const Clock& clock)
-      : caches_(caches), clock_(clock) {}
+  /// `caches` and the clock outlive the reconciler.
+  ModelReconciler(const runtime::Caches& caches, const hosting::Options& options)
+      : caches_(caches), clock_(hosting::clock_of(options)), file_digests_(options.file_digests) {}
 
   void watches(runtime::Watches<Model>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const Model& model,
@@ -23,6 +24,7 @@ class ModelReconciler {
  private:
   const runtime::Caches& caches_;
   const Clock& clock_;
+  const hosting::FileDigestReader file_digests_;
 };
 
 extern template class ModelReconciler<api::Group::kEdgeai>;

@@ -55,6 +55,7 @@ class ControlPlane : public ::testing::Test {
     manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
     hosting::Options options;
     options.node_port_host = "127.0.0.1";
+    options.file_digests = file_digests_;
     controllers_ = add_all(*manager_, options);
     thread_ = std::jthread(
         [this](const std::stop_token& stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
@@ -123,6 +124,7 @@ class ControlPlane : public ::testing::Test {
 
   apiserver::InMemoryApiServer api_;
   kube::Client client_;
+  hosting::FileDigestReader file_digests_;  // of the next start()
   std::unique_ptr<Controllers> controllers_;
   std::unique_ptr<runtime::Manager> manager_;
   std::jthread thread_;

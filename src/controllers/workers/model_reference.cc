@@ -68,18 +68,20 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
             ": varda-serve supports onnx only; set the worker's template for other formats");
   }
   // Nodes and servers distinguish archives by version: another archive needs another name.
+  // A user's worker gets the URL of a file without spec.sha256, even if a server pinned the file.
+  const std::string& sha256 = use == ModelUse::kServer ? model.sha256() : spec.sha256;
   out.version = !spec.version.empty() ? spec.version
-                : spec.sha256.empty() ? "1"
-                                      : spec.sha256.substr(0, kVersionDigits);
+                : sha256.empty()      ? "1"
+                                      : sha256.substr(0, kVersionDigits);
   if (const auto wrong = no_version_name(out.version))
     return unresolved("ModelUnsupported", subject + " has " + *wrong);
-  if (!spec.sha256.empty()) {
+  if (!sha256.empty()) {
     if (const auto wrong = no_fetched_url(spec.url))
       return unresolved("ModelUnsupported", subject + " has " + *wrong);
     api::EdgeModelVersion& archive = out.archives.emplace_back();
     archive.version = out.version;
     archive.url = spec.url;
-    archive.sha256 = spec.sha256;
+    archive.sha256 = sha256;
     if (!spec.credential_name.empty())
       archive.credentials = model.metadata.ns + "/" + spec.credential_name;
     return {std::move(out), {}};
@@ -90,9 +92,12 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
       return unresolved(
           "ModelUnsupported",
           subject + " has a path as url: varda-serve needs the url and sha256 of an archive");
+    const meta::Condition* const pinned = meta::find_condition(model.status.conditions, "Pinned");
     return unresolved(
         "DigestMissing",
-        subject + " has no sha256, which verifies the download; `varda pack` prints the digest");
+        subject + (pinned != nullptr ? ": " + pinned->message
+                                     : " has no sha256, which verifies the download; `varda pack` "
+                                       "prints the digest"));
   }
   if (path && has_parent_component(*path))
     return unresolved("ModelUnsupported",

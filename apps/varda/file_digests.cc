@@ -1,0 +1,32 @@
+#include "file_digests.h"
+
+#include "net/client.h"
+#include "os/file_system.h"
+
+namespace varda::app {
+
+FileDigests::FileDigests(std::unique_ptr<net::HttpClient> http)
+    : http_(std::move(http)), files_({}, os::real_file_system(), *http_) {}
+
+Result<std::unique_ptr<FileDigests>> FileDigests::create(const DownloadFlags& flags) {
+  TRY(const net::ClientOptions options, download_client_options(flags));
+  return std::unique_ptr<FileDigests>(new FileDigests(net::make_client(options)));
+}
+
+hosting::FileDigestReader FileDigests::reader() {
+  return [this](const std::string& url) {
+    using From = artifact::DigestReader::Answer::State;
+    using To = hosting::FileDigest::State;
+    const artifact::DigestReader::Answer answer = files_.ask(url);
+    switch (answer.state) {
+      case From::kReading: break;
+      case From::kFailed: return hosting::FileDigest{To::kFailed, "", 0, answer.message};
+      case From::kRead:
+        return hosting::FileDigest{To::kRead, answer.facts.digest.hex(),
+                                   static_cast<std::int64_t>(answer.facts.bytes), ""};
+    }
+    return hosting::FileDigest{};
+  };
+}
+
+}  // namespace varda::app
