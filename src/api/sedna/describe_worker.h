@@ -37,8 +37,9 @@ void describe_worker(Type<W>& t, std::int64_t replicas_max, PodText docs) {
       .format("int32")
       .range(0, replicas_max);
   t.template field<Json>("workerSpec", &Worker::worker_spec,
-                         "Pod of the worker: a PodSpec, with nodeName or selector beside it.")
-      .shaped(pod_spec_shape(docs));
+                         "Pod of the worker: a PodSpec, or {metadata, spec}, with nodeName or "
+                         "selector beside it.")
+      .shaped(worker_spec_shape(docs));
   t.template field<Json>(
        "template", &Worker::pod_template,
        "Pod of the worker as a template, {metadata, spec}. Alternative to workerSpec.")

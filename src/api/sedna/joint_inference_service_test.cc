@@ -36,7 +36,7 @@ TEST(JointInferenceService, SampleServicesAreValid) {
          validate(JointInferenceService::kind(), object_of(entry.path().stem())))
       ADD_FAILURE() << entry.path() << ": " << cause.field << ": " << cause.message;
   }
-  EXPECT_EQ(files, 4u);
+  EXPECT_EQ(files, 5u);
 }
 
 TEST(JointInferenceService, WorkerSpecUsesNodeNameOfTheWorker) {
@@ -118,6 +118,33 @@ TEST(JointInferenceService, TiersHaveNodesOrLayers) {
   EXPECT_FALSE(service.spec.tiers[2].policy);
 }
 
+TEST(JointInferenceService, WorkerSpecMayBeAPodTemplate) {
+  const JointInferenceService service = service_of("worker_spec_template");
+  ASSERT_TRUE(service.spec.edge_worker && service.spec.cloud_worker);
+  const JointEdgeWorker& edge = *service.spec.edge_worker;
+  ASSERT_TRUE(edge.has_template());
+  EXPECT_EQ(edge.node(), "edge0");
+  EXPECT_EQ(edge.pod_spec().at("containers/0/image"), Json("edge-inference-worker:latest"));
+  EXPECT_EQ(edge.pod_metadata().at("labels/team"), Json("safety"));
+  EXPECT_EQ(service.spec.cloud_worker->declared_port(), 80);
+  struct Case {
+    const char* worker_spec;
+    const char* message;
+  };
+  for (const Case& c : {Case{"{}", "the containers of a PodSpec, or {metadata, spec}"},
+                        Case{"{spec: {containers: [{image: a}]}, containers: [{image: a}]}",
+                             "may not be set together with containers"},
+                        Case{"{spec: {nodeName: edge7, containers: [{image: a}]}}",
+                             "must be the nodeName of the worker"},
+                        Case{"{spec: {}}", "Required value"}}) {
+    Json object = object_of("worker_spec_template");
+    object["spec"]["edgeWorker"].set("workerSpec", codec::parse_yaml(c.worker_spec).value());
+    const auto causes = validate(JointInferenceService::kind(), object);
+    ASSERT_EQ(causes.size(), 1u) << c.worker_spec;
+    EXPECT_NE(causes.front().message.find(c.message), std::string::npos) << causes.front().message;
+  }
+}
+
 TEST(NodeSelection, EmptySelectorMatchesEveryNodeAndBrokenOneFails) {
   EXPECT_TRUE(NodeSelection{}.compiled().value().matches({}));
   NodeSelection broken;
@@ -127,7 +154,7 @@ TEST(NodeSelection, EmptySelectorMatchesEveryNodeAndBrokenOneFails) {
 
 // Unknown members survive, such as members of later versions and undescribed members of a pod.
 TEST(JointInferenceService, JsonRoundTripKeepsAllMembers) {
-  for (const char* name : {"worker_spec", "template", "models", "tiers"}) {
+  for (const char* name : {"worker_spec", "worker_spec_template", "template", "models", "tiers"}) {
     Json object = object_of(name);
     Json& spec = object["spec"];
     spec.set("ofALaterVersion", Json::array({1}));

@@ -172,6 +172,11 @@ Rule mounts_are_volumes(const std::string& containers) {
   return rule;
 }
 
+Schema pod_metadata_shape() {
+  return open("Labels and annotations of the pod. Varda adds more.",
+              {{"labels", map_of_texts("Labels.")}, {"annotations", map_of_texts("Annotations.")}});
+}
+
 }  // namespace
 
 Schema pod_spec_shape(PodText docs) {
@@ -216,11 +221,35 @@ Schema pod_spec_shape(PodText docs) {
   return spec;
 }
 
+Schema worker_spec_shape(PodText docs) {
+  Schema shape = pod_spec_shape(docs);
+  for (Property& one : shape.properties) one.required = false;
+  // Only members that rules read. Others are checked when the Pod is made.
+  Schema image = text(1024, "Image of the container.");
+  image.length_min = 1;
+  Schema containers = list(open("One container.", {{"image", std::move(image), true}}),
+                           kContainersMax, "Containers of the pod.");
+  containers.items_min = 1;
+  Schema spec = open("The PodSpec, if workerSpec has the form {metadata, spec}.",
+                     {{"containers", std::move(containers), true},
+                      {"nodeName", text(253, "Name of the node.")},
+                      {"restartPolicy", text(16, "Whether ended containers are restarted.")}});
+  spec.terse = shape.terse;
+  shape.properties.push_back({"metadata", pod_metadata_shape()});
+  shape.properties.push_back({"spec", std::move(spec)});
+  const rules::Member containers_member{"containers", rules::Shape::kList};
+  const rules::Member spec_member{"spec", rules::Shape::kObject};
+  shape.rules.push_back(rules::any_required({containers_member, spec_member},
+                                            "the containers of a PodSpec, or {metadata, spec}"));
+  shape.rules.push_back(
+      rules::forbidden_with(spec_member, {containers_member},
+                            "may not be set together with containers: both describe the same pod"));
+  return shape;
+}
+
 Schema pod_template_shape(PodText docs) {
-  Schema shape = open("", {{"metadata", open("Labels and annotations of the pod. Varda adds more.",
-                                             {{"labels", map_of_texts("Labels.")},
-                                              {"annotations", map_of_texts("Annotations.")}})},
-                           {"spec", pod_spec_shape(docs), true}});
+  Schema shape =
+      open("", {{"metadata", pod_metadata_shape()}, {"spec", pod_spec_shape(docs), true}});
   shape.terse = docs == PodText::kBare;
   return shape;
 }

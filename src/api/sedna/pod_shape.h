@@ -12,6 +12,9 @@ enum class PodText { kDescribed, kBare };
 
 /// A PodSpec with at least one container.
 Schema pod_spec_shape(PodText docs = PodText::kBare);
+/// A PodSpec, or a pod template. Sedna's documents show the first form, Go types of some versions
+/// the second one.
+Schema worker_spec_shape(PodText docs = PodText::kBare);
 /// {metadata: {labels, annotations}, spec}.
 Schema pod_template_shape(PodText docs = PodText::kBare);
 

@@ -34,10 +34,13 @@ Result<meta::LabelSelector> NodeSelection::compiled() const {
 }
 
 const Json& Worker::pod_spec() const {
-  return worker_spec.is_null() ? pod_template["spec"] : worker_spec;
+  if (worker_spec.is_null()) return pod_template["spec"];
+  return worker_spec.contains("spec") ? worker_spec["spec"] : worker_spec;
 }
 
-const Json& Worker::pod_metadata() const { return pod_template["metadata"]; }
+const Json& Worker::pod_metadata() const {
+  return worker_spec.is_null() ? pod_template["metadata"] : worker_spec["metadata"];
+}
 
 const std::string& Worker::node() const {
   return node_name.empty() ? pod_spec()["nodeName"].as_string() : node_name;
@@ -147,7 +150,8 @@ std::vector<Rule> worker_rules() {
           forbidden_with(kHpa, {kHpa},
                          "needs a workerSpec or template: varda-serve is not autoscaled")),
   };
-  for (const char* node : {"workerSpec.nodeName", "template.spec.nodeName"}) {
+  for (const char* node :
+       {"workerSpec.nodeName", "workerSpec.spec.nodeName", "template.spec.nodeName"}) {
     all.push_back(forbidden_with({node}, {kSelector}, "may not be set together with a selector"));
     all.push_back(same(node, "nodeName", "must be the nodeName of the worker"));
   }
@@ -157,7 +161,11 @@ std::vector<Rule> worker_rules() {
 std::vector<Rule> edge_worker_rules() {
   using namespace rules;
   return {
-      any_required({{"nodeName"}, kSelector, {"workerSpec.nodeName"}, {"template.spec.nodeName"}},
+      any_required({{"nodeName"},
+                    kSelector,
+                    {"workerSpec.nodeName"},
+                    {"workerSpec.spec.nodeName"},
+                    {"template.spec.nodeName"}},
                    "exactly one of nodeName and selector says where the worker runs"),
       when_any_set(
           {kSelector},
@@ -173,7 +181,8 @@ std::vector<Rule> edge_worker_rules() {
 std::vector<Rule> cloud_worker_rules() {
   using namespace rules;
   std::vector<Rule> all;
-  for (const char* policy : {"workerSpec.restartPolicy", "template.spec.restartPolicy"})
+  for (const char* policy :
+       {"workerSpec.restartPolicy", "workerSpec.spec.restartPolicy", "template.spec.restartPolicy"})
     all.push_back(one_of(policy, {"Always"},
                          "must be Always in the cloud layer, where the worker is a Deployment"));
   all.push_back(unless_any_set(

@@ -2,9 +2,9 @@
 // share them.
 //
 // A pod template has one of two forms: workerSpec (a PodSpec, with nodeName beside it), or template
-// ({metadata, spec}, as in Sedna, with the node in spec.nodeName). Both stay as written, because
-// this room does not read core/v1. Callers that need one pod for both forms use pod_spec() and
-// node().
+// ({metadata, spec}, as in Sedna, with the node in spec.nodeName). workerSpec may be {metadata,
+// spec} too. All stay as written, because this room does not read core/v1. Callers that need one
+// pod for all forms use pod_spec(), pod_metadata() and node().
 #pragma once
 
 #include <cstdint>
@@ -107,14 +107,14 @@ struct Worker {
   std::string node_name;
   std::optional<NodeSelection> selector;
   std::int64_t replicas = 1;
-  Json worker_spec;   // a PodSpec, or null
+  Json worker_spec;   // a PodSpec or {metadata, spec}, or null
   Json pod_template;  // {metadata, spec}, or null
   std::optional<WorkerAutoscaling> hpa;
 
   bool has_template() const { return !pod_spec().is_null(); }
   /// The PodSpec in either form, as written. Null without a pod.
   const Json& pod_spec() const;
-  /// Labels and annotations of the pod from the user: template.metadata, or null.
+  /// Labels and annotations of the pod from the user: metadata of the template, or null.
   const Json& pod_metadata() const;
   /// The worker's node: nodeName, else the pod's own nodeName, else "".
   const std::string& node() const;
