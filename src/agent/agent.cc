@@ -49,6 +49,14 @@ std::function<Result<std::unique_ptr<os::ReadableTree>>()> tree_below(std::vecto
   };
 }
 
+/// For EdgeNode.status, which has at most 16.
+std::vector<std::string> reported_roots(const std::vector<os::Path>& roots) {
+  std::vector<std::string> out;
+  for (const os::Path& root : roots)
+    if (out.size() < 16) out.push_back(root.lexically_normal().string());
+  return out;
+}
+
 class AgentImpl final : public Agent {
  public:
   AgentImpl(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs,
@@ -184,6 +192,7 @@ class AgentImpl final : public Agent {
                 [this](const std::string& node) {
                   return peers_ ? peers_->client_of(node) : nullptr;
                 },
+            .file_roots = reported_roots(options_.file_roots),
             .archives = archives_.get(),
             .metrics = options_.metrics},
         *store_, *tree_, fs_, http_, *state_store_, rng_);

@@ -597,6 +597,7 @@ void Manager::publish_models() {
 core::ListId Manager::put_report(api::EdgeNodeStatus& status,
                                  const api::EdgeNodeStatus& live) const {
   status.model_root = tree_.root().string();
+  status.file_roots = options_.file_roots;
   const MutexLock lock(mutex_);
   if (!published_) return {};
   status.disk = published_->status.disk;

@@ -48,6 +48,7 @@ class Manager final : public core::NodeComponent {
     /// The client that authenticates a node. Empty, or if it returns null: archives are not fetched
     /// from other nodes.
     std::function<net::HttpClient*(const std::string& node)> client_of_node;
+    std::vector<std::string> file_roots;    // for status.fileRoots
     replica::Archives* archives = nullptr;  // null: this node serves no archives
     metrics::Registry* metrics = nullptr;
   };

@@ -459,6 +459,13 @@ void EdgeSummary::describe(Type<EdgeSummary>& t) {
   t.field("disk", &EdgeSummary::disk, "Free disk space for models.").length(0, 64);
 }
 
+bool EdgeNodeStatus::allows_path(std::string_view path) const {
+  return std::any_of(file_roots.begin(), file_roots.end(), [&](std::string_view root) {
+    while (root.ends_with('/')) root.remove_suffix(1);
+    return path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/');
+  });
+}
+
 void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   using S = EdgeNodeStatus;
   t.doc("The node's report. The agent writes it on changes only, except conditions and lastSeen.");
@@ -475,6 +482,11 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
           "Directory of the agent's socket for workers on the node. Absent: there is no socket.")
       .length(0, 4096);
   t.field("address", &S::address, "IP address of the node.").length(0, 253);
+  t.field("fileRoots", &S::file_roots,
+          "Directories of the node that the administrator allows: pods may read Models with paths "
+          "below them.")
+      .items_max(16)
+      .each_length(0, 4096);
   t.field("disk", &S::disk, "The disk of the models.");
   t.field("conditions", &S::conditions, "Connected: the agent watches its work list.")
       .items_max(16)

@@ -305,6 +305,7 @@ struct EdgeNodeStatus {
   std::string worker_root;              // directory of the workers' tokens
   std::string worker_socket_directory;  // directory of the agent's socket for workers; "": none
   std::string address;
+  std::vector<std::string> file_roots;  // pods may read Models with paths below these
   EdgeDisk disk;
   std::vector<meta::Condition> conditions;
   std::vector<EdgeModelReport> models;
@@ -318,6 +319,8 @@ struct EdgeNodeStatus {
   Json unknown;
   const EdgeModelReport* find_model(std::string_view key) const;
   const EdgeDatasetReport* find_dataset(std::string_view key) const;
+  /// True if the administrator of the node lets pods read the path: it is below one of file_roots.
+  bool allows_path(std::string_view path) const;
   /// URL at which other nodes copy shares. "": this node shares nothing, or its URL is invalid.
   std::string usable_peer_url() const;
   Json to_json() const;

@@ -203,7 +203,7 @@ void plan_first(const JointInferenceService& service, const JointWorld& world,
   } else if (!of_a_pod) {
     plan.first_problem = plan.first.problem;
   }
-  if (!plan.first_problem) plan.first_problem = workers::unmounted_model(worker);
+  if (!plan.first_problem) plan.first_problem = workers::unmounted_model(worker, around);
   plan.claims = workers::claims_of(job_of(service), worker, nodes, world.pods);
 }
 
@@ -238,7 +238,7 @@ void plan_cloud_worker(const JointInferenceService& service, const Tier& tier,
                              std::to_string(worker.replicas) + " replicas"};
   }
   out.problem = model.problem ? std::move(model.problem) : plan.cloud->problem;
-  if (!out.problem) out.problem = workers::unmounted_model(worker);
+  if (!out.problem) out.problem = workers::unmounted_model(worker, around);
   for (Json& object : plan.cloud->objects) plan.objects.push_back(std::move(object));
 }
 

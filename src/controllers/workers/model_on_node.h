@@ -14,6 +14,8 @@ struct ModelOnNode {
   /// True if the exposed files match the work list. False while another archive under the same
   /// version name is being installed.
   bool settled = true;
+  /// A path of the node that its administrator allows, for a Model without archives. "": none.
+  std::string path = {};
 };
 
 /// Requires a resolved worker.model.

@@ -65,7 +65,8 @@ std::set<std::string> versions_of_pods(const std::vector<PodPtr>& pods, const Jo
 
 ModelOnNode model_on(const Job& job, const Worker& worker, const api::EdgeNode& node) {
   const ResolvedModel& model = *worker.model;
-  if (!model.fetched()) return {model.version, model.url, "", true};
+  if (!model.fetched())
+    return {model.version, model.url, "", true, allows_path_of(worker, &node) ? model.path : ""};
   const std::string key = worker_model_key(job, worker);
   const api::EdgeModelReport* report = node.status.find_model(key);
   if (report == nullptr || report->exposed.empty()) return {};
@@ -92,8 +93,9 @@ Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& on
   if (worker.model) {
     Json model = Json::object(
         {{"name", worker.model->name}, {"version", on_node.version}, {"url", on_node.url}});
-    if (const std::string path = model_path(worker, on_node.version); !path.empty())
-      model.set("path", path);
+    const std::string path =
+        on_node.path.empty() ? model_path(worker, on_node.version) : on_node.path;
+    if (!path.empty()) model.set("path", path);
     if (!on_node.sha256.empty()) model.set("sha256", on_node.sha256);
     out.set("model", std::move(model));
   }

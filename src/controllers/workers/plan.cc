@@ -388,8 +388,10 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
     return out;
   }
   const api::EdgeModelVersion* archive = worker.model->archive();
-  const ModelOnNode model{worker.model->version, worker.model->url,
-                          archive == nullptr ? "" : archive->sha256, true};
+  ModelOnNode model{worker.model->version, worker.model->url,
+                    archive == nullptr ? "" : archive->sha256, true};
+  if (!worker.node_name.empty() && allows_path_of(worker, world.edge_node(worker.node_name).get()))
+    model.path = worker.model->path;
   MadePod made =
       make_pod(job, worker, {"", "", nullptr, model}, {world.fetch_image, world.fetch_arguments});
   const std::string template_hash = made.template_hash, assignment_hash = made.assignment_hash;

@@ -83,8 +83,9 @@ Json contract(const Job& job, const Worker& worker, const PodPlace& place) {
   if (worker.model) {
     env.push_back(text("MODEL_NAME", worker.model->name));
     env.push_back(text("MODEL_VERSION", place.model.version));
-    if (const std::string path = model_path(worker, place.model.version); !path.empty())
-      env.push_back(text("MODEL_PATH", path));
+    const std::string path =
+        place.model.path.empty() ? model_path(worker, place.model.version) : place.model.path;
+    if (!path.empty()) env.push_back(text("MODEL_PATH", path));
     env.push_back(text("MODEL_URL", place.model.url));
   }
   if (worker.hard_example_mining) {
@@ -333,7 +334,9 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place,
                model_path(worker, ""));
   } else if (worker.model && worker.model->archive() != nullptr && !edge) {
     fetch_model(spec, worker, fetch);
-  }  // A path is known to the Model only: a template that needs the files mounts them.
+  } else if (!place.model.path.empty()) {
+    add_volume(spec, kModelVolume, host_path(place.model.path, ""), place.model.path);
+  }
   if (!edge) {
     place_in_cloud(spec, worker);
     return spec;
@@ -367,6 +370,7 @@ Json request_of(const Job& job, const Worker& worker, const PodPlace& place) {
       if (!worker.pod_metadata[member].empty()) request.set(member, worker.pod_metadata[member]);
     }
     if (worker.model) request.set("model", worker.model->name);
+    if (!place.model.path.empty()) request.set("path", place.model.path);
     if (!edge) {
       request.set("port", bind_port(worker));
       if (!worker.node_name.empty()) request.set("nodeName", worker.node_name);
@@ -417,8 +421,23 @@ std::string model_path(const Worker& worker, const std::string& version) {
   return version.empty() ? directory : directory + "/" + version;
 }
 
-std::optional<hosting::Problem> unmounted_model(const Worker& worker) {
+bool allows_path_of(const Worker& worker, const api::EdgeNode* node) {
+  return node != nullptr && worker.model && !worker.model->path.empty() &&
+         node->status.allows_path(worker.model->path);
+}
+
+std::optional<hosting::Problem> unmounted_model(const Worker& worker, const WorkerWorld& world) {
   if (worker.pods != Worker::Pods::kUsers || !worker.model || worker.model->path.empty()) return {};
+  std::vector<std::string> nodes;
+  if (worker.layer == Worker::Layer::kEdge) {
+    nodes = nodes_of(worker, world.nodes).names;
+  } else if (!worker.node_name.empty()) {
+    nodes = {worker.node_name};
+  }
+  const auto refuses = std::find_if(nodes.begin(), nodes.end(), [&](const std::string& node) {
+    return !allows_path_of(worker, world.edge_node(node).get());
+  });
+  if (!nodes.empty() && refuses == nodes.end()) return {};
   const std::string& path = worker.model->path;
   const auto covers = [&](const Json& mount) {
     std::string_view at = mount["mountPath"].as_string();
@@ -434,11 +453,13 @@ std::optional<hosting::Problem> unmounted_model(const Worker& worker) {
         return {};
     }
   }
+  const std::string where = refuses == nodes.end() ? "" : " of node " + *refuses;
   return hosting::Problem{
       std::string(kModelNotMounted),
-      "Model " + worker.model->name + " names the path " + path +
-          ", which Varda does not mount: mount it in the template " + "of worker " + worker.name +
-          ", set MODEL_URL there, or set the Model's url and sha256 to an archive"};
+      "Model " + worker.model->name + " names the path " + path + where +
+          ", which is not below a directory that the node's agent allows (--allow-files-below): "
+          "allow it, mount it in the template of worker " +
+          worker.name + ", set MODEL_URL there, or set the Model's url and sha256 to an archive"};
 }
 
 std::int64_t bind_port(const Worker& worker) {

@@ -41,6 +41,8 @@ Json job_labels(const Job& job, const Worker& worker);
 /// The subset of the labels that selects the worker's pods and no others.
 Json worker_selector(const Job& job, const Worker& worker);
 
+/// True if the model is a path that the administrator of the node allows.
+bool allows_path_of(const Worker& worker, const api::EdgeNode* node);
 /// Path of version `version` of the worker's model in the container; "" without any.
 std::string model_path(const Worker& worker, const std::string& version);
 /// Target port of the Service: the first declared TCP port, else the Service's port.

@@ -154,10 +154,10 @@ struct WorkerPlan {
 };
 
 inline constexpr std::string_view kModelNotMounted = "ModelNotMounted";
-/// Set if the pods of a user's worker cannot see their model: its Model names a path, but the
-/// template neither mounts it nor sets MODEL_URL. Varda mounts no path itself: the authors of Model
-/// and template may differ.
-std::optional<hosting::Problem> unmounted_model(const Worker& worker);
+/// Set if the pods of a user's worker cannot see their model: its Model names a path that one of
+/// the nodes does not allow, and the template neither mounts it nor sets MODEL_URL. Varda mounts
+/// only paths that the node's administrator allows: the authors of Model and template may differ.
+std::optional<hosting::Problem> unmounted_model(const Worker& worker, const WorkerWorld& world);
 
 /// The objects that should exist for a worker. Cannot fail. Never replaces all pods of the edge
 /// layer at once: broken pods first, then one at a time while all other reachable pods are Ready.
