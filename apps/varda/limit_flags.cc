@@ -127,7 +127,7 @@ void add_limit_flags(CLI::App& command, NodeLimits& limits) {
       "largest set of files that a node copies from another node");
   command
       .add_option("--allow-files-below", limits.file_roots,
-                  "allow file URLs below this directory; default: none")
+                  "allow file URLs and paths of Models below this directory; default: none")
       ->group(kNodeGroup);
 }
 
