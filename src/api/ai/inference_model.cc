@@ -1,5 +1,6 @@
 #include "api/ai/inference_model.h"
 
+#include "api/ai/describe_pod_settings.h"
 #include "api/describe.h"
 #include "api/rule.h"
 #include "api/version_name.h"
@@ -15,10 +16,6 @@ constexpr std::string_view kDigestPattern = "^[0-9a-f]{64}$";
 constexpr std::string_view kSubdomain = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
 constexpr std::string_view kSubdomainOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 constexpr std::string_view kLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
-
-// The common quantities. The full grammar also has exponents and suffixes that amounts of nodes do
-// not need.
-constexpr std::string_view kQuantity = "^[0-9]{1,15}([.][0-9]{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$";
 
 Rule forbidden_where(std::string cel, std::string field, std::string why,
                      std::function<bool(const Json& self)> wrong) {
@@ -38,43 +35,6 @@ Rule forbidden_where(std::string cel, std::string field, std::string why,
 constexpr std::string_view kNamesSecret = "has(self.tlsSecretName) && size(self.tlsSecretName) > 0";
 
 }  // namespace
-
-template <>
-const ValueOps& ops_of<Quantities>() {
-  static constexpr ValueOps ops{
-      [] {
-        Schema amount;
-        amount.type = Schema::Type::kIntOrString;
-        amount.pattern = std::string(kQuantity);
-        amount.length_max = 32;
-        amount.minimum = 0;
-        Schema schema;
-        schema.type = Schema::Type::kObject;
-        schema.additional = std::make_shared<Schema>(std::move(amount));
-        return schema;
-      },
-      [](void* value, const Json& json) -> ReadOutcome {
-        if (!json.is_object()) return ReadError{"", "must be an object"};
-        auto& values = static_cast<Quantities*>(value)->values;
-        values.clear();
-        for (const auto& [name, amount] : json.as_object()) {
-          if (!amount.is_string() && !amount.is_integer())
-            return ReadError{"." + name, "must be a number or a string"};
-          values[name] =
-              amount.is_string() ? amount.as_string() : std::to_string(amount.as_integer());
-        }
-        return {};
-      },
-      [](const void* value) {
-        Json out = Json::object();
-        for (const auto& [name, amount] : static_cast<const Quantities*>(value)->values)
-          out.set(name, amount);
-        return out;
-      },
-      [](const void* value) { return static_cast<const Quantities*>(value)->values.empty(); },
-  };
-  return ops;
-}
 
 const std::vector<std::string>& known_frameworks() {
   static const std::vector<std::string> names{"onnx",      "tensorflow",  "tflite",   "keras",
@@ -140,15 +100,6 @@ void InferenceModelService::describe(Type<InferenceModelService>& t) {
       .defaulted()
       .one_of({"NodePort", "ClusterIP", "LoadBalancer"});
   t.keep_unknown(&InferenceModelService::unknown);
-}
-
-void ModelResources::describe(Type<ModelResources>& t) {
-  t.doc("Amounts by resource name: cpu, memory, nvidia.com/gpu ...");
-  t.field("requests", &ModelResources::requests,
-          "Amounts that must be free on the node: {cpu: 500m, memory: 1Gi}.")
-      .items_max(16);
-  t.field("limits", &ModelResources::limits, "Maximum amounts that the server may use.")
-      .items_max(16);
 }
 
 void ModelSecurity::describe(Type<ModelSecurity>& t) {
@@ -254,8 +205,7 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
       .format("int32")
       .range(0, 2147483647);
   t.field("service", &S::service, "Extension: how the Service of the cloud layer is exposed.");
-  t.field("resources", &S::resources,
-          "Extension: resources that the server requests, and their limits.");
+  describe_pod_settings(t);
   t.field(
        "edgeNetwork", &S::edge_network,
        "Extension: network of the pod in the edge layer. host: the pod uses the node's network. "
@@ -280,6 +230,7 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
                                     "must be 64 lower case hexadecimal digits"));
   without_image(rules::required({"targetVersion"}, "targetVersion is required without an image"));
   without_image(rules::listed("targetVersion", "manifest", "version"));
+  without_image(reserved_variables());
   t.rule(rules::at_most_when("replicas", 1, "deployToLayer", "edge",
                              "must be 0 or 1 in the edge layer"));
   t.rule(rules::any_required_when({{"nodeName"}, {"nodeSelector", Shape::kList}}, "deployToLayer",
@@ -384,7 +335,8 @@ const Kind& InferenceModel::kind() {
               "`manifest[].sha256sum` is required without an image, although early drafts of this "
               "kind lack it.\n  Without a "
               "digest, a node cannot recognise a broken archive.",
-              "`spec.resources` and `spec.edgeNetwork` are extensions.",
+              "`spec.resources`, `spec.env`, `spec.imagePullSecrets`, `spec.tolerations`,\n  "
+              "`spec.priorityClassName` and `spec.edgeNetwork` are extensions.",
               "`spec.service.type` is an extension, for the Service of the cloud layer.",
               "`manifest[].mirrors` and `manifest[].credentials` are extensions "
               "(docs/guides/artifacts.md).",

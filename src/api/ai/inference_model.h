@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/ai/pod_settings.h"
 #include "api/kind.h"
 #include "meta/object.h"
 
@@ -39,18 +40,6 @@ struct InferenceModelService {
   static void describe(Type<InferenceModelService>& t);
 };
 
-/// Amounts by resource name, as text: "cpu": "500m". An integer in the object becomes text.
-struct Quantities {
-  std::map<std::string, std::string> values;
-  friend bool operator==(const Quantities&, const Quantities&) = default;
-};
-
-/// Resources that the server's container requests, and their limits.
-struct ModelResources {
-  Quantities requests, limits;
-  static void describe(Type<ModelResources>& t);
-};
-
 /// "NAME-tls": the Secret with the certificate that the operator issues for an object.
 std::string issued_secret(const std::string& object_name);
 
@@ -71,7 +60,7 @@ struct ModelSecurity {
   static void describe(Type<ModelSecurity>& t);
 };
 
-struct InferenceModelSpec {
+struct InferenceModelSpec : PodSettings {
   static constexpr std::int64_t kDefaultPort = 8080;
 
   std::string model_name;
@@ -85,7 +74,6 @@ struct InferenceModelSpec {
   std::int64_t serving_port = kDefaultPort;
   std::int64_t replicas = 1;
   InferenceModelService service;
-  ModelResources resources;
   std::string edge_network;  // host, hostport; "": the operator's default
   ModelSecurity security;
   Json unknown;

@@ -1,14 +1,70 @@
 #include "api/core/pod.h"
 
+#include <utility>
+
 #include "api/describe.h"
 #include "meta/resources.h"
 
 namespace varda::api {
 
+namespace {
+
+Schema source_text(std::string_view description) {
+  Schema schema;
+  schema.type = Schema::Type::kString;
+  schema.description = std::string(description);
+  schema.length_max = 1024;
+  return schema;
+}
+
+Schema source_object(std::string_view description, std::vector<Property> properties) {
+  Schema schema;
+  schema.type = Schema::Type::kObject;
+  schema.description = std::string(description);
+  schema.preserve_unknown = true;
+  schema.properties = std::move(properties);
+  return schema;
+}
+
+/// A member of a Secret or ConfigMap.
+Schema key_reference(std::string_view description) {
+  Schema optional;
+  optional.type = Schema::Type::kBoolean;
+  optional.description = "Whether the object or the key may be missing.";
+  return source_object(description, {{"name", source_text("Name of the object."), true},
+                                     {"key", source_text("Key in the object."), true},
+                                     {"optional", std::move(optional)}});
+}
+
+/// An EnvVarSource. Members of later versions of Kubernetes pass through.
+Schema value_source() {
+  return source_object(
+      "", {{"secretKeyRef", key_reference("A key of a Secret in the same namespace.")},
+           {"configMapKeyRef", key_reference("A key of a ConfigMap in the same namespace.")},
+           {"fieldRef", source_object("A field of the pod: status.podIP, spec.nodeName ...",
+                                      {{"fieldPath", source_text("Path of the field."), true}})},
+           {"resourceFieldRef",
+            source_object("Resources of the container: limits.memory ...",
+                          {{"resource", source_text("Name of the resource."), true}})}});
+}
+
+}  // namespace
+
+// EnvVar and Toleration are also members of our kinds, which take the limits into their CRDs. The
+// limits are far above normal use.
+
 void EnvVar::describe(Type<EnvVar>& t) {
-  t.field("name", &EnvVar::name, "Name of the variable.").required();
-  t.field("value", &EnvVar::value, "Value; $(NAME) refers to an earlier variable.");
-  t.field("valueFrom", &EnvVar::value_from, "Source of the value.");
+  t.doc("One variable.");
+  t.field("name", &EnvVar::name, "Name of the variable.")
+      .required()
+      .length(1, 253)
+      .pattern("^[-._a-zA-Z][-._a-zA-Z0-9]*$");
+  t.field("value", &EnvVar::value, "Value; $(NAME) refers to an earlier variable.")
+      .length(0, 65536);
+  t.field("valueFrom", &EnvVar::value_from,
+          "Source of the value, instead of value: one of secretKeyRef, configMapKeyRef, fieldRef "
+          "and resourceFieldRef.")
+      .shaped(value_source());
   t.keep_unknown(&EnvVar::unknown);
 }
 
@@ -48,11 +104,18 @@ void Container::describe(Type<Container>& t) {
 }
 
 void Toleration::describe(Type<Toleration>& t) {
-  t.field("key", &Toleration::key, "Key of the taint.");
-  t.field("operator", &Toleration::op, "Exists or Equal.");
-  t.field("value", &Toleration::value, "Value of the taint.");
-  t.field("effect", &Toleration::effect, "Effect of the taint.");
-  t.field("tolerationSeconds", &Toleration::toleration_seconds, "Seconds of toleration.");
+  t.doc("One tolerated taint.");
+  t.field("key", &Toleration::key, "Key of the taint. Empty, with Exists: every taint.")
+      .length(0, 317);
+  t.field("operator", &Toleration::op,
+          "Exists: any value of the taint. Equal, the default: the same value.")
+      .one_of({"Exists", "Equal"});
+  t.field("value", &Toleration::value, "Value of the taint.").length(0, 63);
+  t.field("effect", &Toleration::effect, "Effect of the taint. Default: every effect.")
+      .one_of({"NoSchedule", "PreferNoSchedule", "NoExecute"});
+  t.field("tolerationSeconds", &Toleration::toleration_seconds,
+          "Seconds of toleration, for the effect NoExecute. Default: without end.")
+      .format("int64");
   t.keep_unknown(&Toleration::unknown);
 }
 

@@ -2,6 +2,7 @@
 // this header.
 #pragma once
 
+#include "api/ai/describe_pod_settings.h"
 #include "api/describe.h"
 #include "api/rule.h"
 #include "api/sedna/pod_shape.h"
@@ -21,7 +22,8 @@ std::vector<Rule> edge_policy_rules();
 std::vector<Rule> cloud_worker_rules();
 }  // namespace detail
 
-/// Describes model, nodeName, selector, replicas, workerSpec, template, hpa, and their rules.
+/// Describes model, nodeName, selector, replicas, workerSpec, template, hpa, the settings of our
+/// server's pods, and their rules.
 /// `docs`: of both forms of the pod.
 template <typename W>
 void describe_worker(Type<W>& t, std::int64_t replicas_max, PodText docs) {
@@ -47,6 +49,7 @@ void describe_worker(Type<W>& t, std::int64_t replicas_max, PodText docs) {
   t.template field<std::optional<WorkerAutoscaling>>(
       "hpa", &Worker::hpa,
       "Autoscaling of a cloud worker that has a pod, by a HorizontalPodAutoscaler of the cluster.");
+  describe_pod_settings(t);
   for (Rule& rule : detail::worker_rules()) t.rule(std::move(rule));
 }
 

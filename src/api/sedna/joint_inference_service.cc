@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "api/ai/describe_pod_settings.h"
 #include "api/describe.h"
 #include "api/rule.h"
 #include "api/sedna/describe_worker.h"
@@ -219,7 +220,9 @@ void JointTier::describe(Type<JointTier>& t) {
           "for the request.")
       .length(0, 16)
       .rule(deadline_rule());
+  describe_pod_settings(t);
   t.keep_unknown(&T::unknown);
+  t.rule(reserved_variables());
   t.rule(rules::any_required({{"nodeName"}, {"layer"}},
                              "exactly one of nodeName and layer says where the tier is"));
   t.rule(rules::forbidden_with(
@@ -431,7 +434,8 @@ const Kind& JointInferenceService::kind() {
               "`workerSpec` is the same pod, with `nodeName` or `selector` beside it. A container "
               "needs no name.",
               "`tiers`, `modelName`, `servingPort`, `deadline`, `selector`, `replicas`, "
-              "`security`,\n  `cloudWorker.port` and "
+              "`security`,\n  `resources`, `env`, `imagePullSecrets`, `tolerations`, "
+              "`priorityClassName`,\n  `cloudWorker.port` and "
               "`cloudWorker.service` are extensions. A worker without a pod, which is\n  Varda's "
               "server, is an extension too.",
               "Parameters of policies are text. For Varda's server, the API server checks them. A "

@@ -42,7 +42,7 @@ struct JointCloudWorker : Worker {
   static void describe(Type<JointCloudWorker>& t);
 };
 
-struct JointTier {
+struct JointTier : PodSettings {
   static constexpr std::string_view kDevice = "device", kEdge = "edge", kCloud = "cloud";
 
   std::string name;

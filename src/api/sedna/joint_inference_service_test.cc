@@ -145,6 +145,50 @@ TEST(JointInferenceService, WorkerSpecMayBeAPodTemplate) {
   }
 }
 
+TEST(JointInferenceService, TiersHaveSettingsForPodsOfOurServer) {
+  const JointTier cloud = service_of("tiers").spec.tiers.at(2);
+  EXPECT_EQ(cloud.resources.limits.values.at("nvidia.com/gpu"), "1");
+  ASSERT_EQ(cloud.env.size(), 1u);
+  EXPECT_EQ(cloud.env[0].value_from.at("secretKeyRef/name"), Json("vendor"));
+  ASSERT_EQ(cloud.image_pull_secrets.size(), 1u);
+  EXPECT_EQ(cloud.image_pull_secrets[0].name, "registry");
+  ASSERT_EQ(cloud.tolerations.size(), 1u);
+  EXPECT_EQ(cloud.tolerations[0].op, "Exists");
+  EXPECT_EQ(cloud.priority_class_name, "serving");
+}
+
+TEST(JointInferenceService, PodSettingsNeedOurServerAndOtherVariablesThanOurs) {
+  const Json settings =
+      Json::object({{"resources", Json::object({{"limits", Json::object({{"cpu", 1}})}})},
+                    {"env", Json::array({Json::object({{"name", "A"}, {"value", "b"}})})},
+                    {"imagePullSecrets", Json::array({Json::object({{"name", "registry"}})})},
+                    {"tolerations", Json::array({Json::object({{"operator", "Exists"}})})},
+                    {"priorityClassName", "serving"}});
+  const auto fields = [](const Json& object) {
+    std::string out;
+    for (const auto& cause : validate(JointInferenceService::kind(), object))
+      out += cause.field + " " + cause.reason + "\n";
+    return out;
+  };
+  for (const char* worker : {"edgeWorker", "cloudWorker"}) {
+    for (const auto& [member, value] : settings.as_object()) {
+      Json ours = object_of("models"), users = object_of("worker_spec");
+      ours["spec"][worker].set(member, value);
+      users["spec"][worker].set(member, value);
+      EXPECT_EQ(fields(ours), "") << worker << "." << member;
+      EXPECT_EQ(fields(users), "spec." + std::string(worker) + ".workerSpec FieldValueForbidden\n")
+          << member;
+    }
+    Json reserved = object_of("models");
+    reserved["spec"][worker].set("env",
+                                 Json::array({Json::object({{"name", "POD_IP"}, {"value", "b"}})}));
+    EXPECT_EQ(fields(reserved), "spec." + std::string(worker) + ".env[0].name FieldValueInvalid\n");
+  }
+  Json tiers = object_of("tiers");
+  tiers["spec"]["tiers"].array_items()[2]["env"].array_items()[0].set("name", "POD_IP");
+  EXPECT_EQ(fields(tiers), "spec.tiers[2].env[0].name FieldValueInvalid\n");
+}
+
 TEST(NodeSelection, EmptySelectorMatchesEveryNodeAndBrokenOneFails) {
   EXPECT_TRUE(NodeSelection{}.compiled().value().matches({}));
   NodeSelection broken;

@@ -18,6 +18,11 @@ const rules::Member kSelector{"selector", rules::Shape::kObject};
 const rules::Member kWorkerSpec{"workerSpec", rules::Shape::kObject};
 const rules::Member kTemplate{"template", rules::Shape::kObject};
 const rules::Member kHpa{"hpa", rules::Shape::kObject};
+const std::vector<rules::Member> kSettings{{"resources", rules::Shape::kObject},
+                                           {"env", rules::Shape::kList},
+                                           {"imagePullSecrets", rules::Shape::kList},
+                                           {"tolerations", rules::Shape::kList},
+                                           {"priorityClassName"}};
 
 Schema anything(Schema::Type type) {
   Schema open;
@@ -149,7 +154,14 @@ std::vector<Rule> worker_rules() {
           {kWorkerSpec, kTemplate},
           forbidden_with(kHpa, {kHpa},
                          "needs a workerSpec or template: varda-serve is not autoscaled")),
+      reserved_variables(),
   };
+  for (const Member& pod : {kWorkerSpec, kTemplate}) {
+    all.push_back(forbidden_with(
+        pod, kSettings,
+        "may not be set together with resources, env, imagePullSecrets, tolerations or "
+        "priorityClassName: the pod has its own"));
+  }
   for (const char* node :
        {"workerSpec.nodeName", "workerSpec.spec.nodeName", "template.spec.nodeName"}) {
     all.push_back(forbidden_with({node}, {kSelector}, "may not be set together with a selector"));

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/ai/pod_settings.h"
 #include "base/result.h"
 #include "codec/json.h"
 #include "meta/selector.h"
@@ -99,8 +100,9 @@ struct WorkerAutoscaling {
 };
 
 /// Common part of all workers. A kind derives its workers from it, describes the members with
-/// describe_worker() (describe_worker.h), and adds its own.
-struct Worker {
+/// describe_worker() (describe_worker.h), and adds its own. PodSettings are for our server, in a
+/// worker without a template.
+struct Worker : PodSettings {
   static constexpr std::int64_t kEdgeReplicasMax = 64;
 
   ModelReference model;
