@@ -40,8 +40,8 @@ codec::Json requested_security(const api::InferenceModel& model);
 /// Further arguments of a server that calls later tiers, which have the same security.
 std::vector<std::string> tier_arguments(const api::ModelSecurity& security);
 /// The content of an edge pod without its placement: the server's container, its network (host,
-/// hostport), and the model's directory on the node. `server` null: the model names an image, and
-/// has no directory.
+/// hostport), the model's directory on the node, and the user's settings. `server` null: the model
+/// names an image, and has no directory.
 api::PodSpec edge_server(const api::InferenceModel& model, const hosting::ServerEntry* server,
                          const std::string& network, const std::string& directory);
 

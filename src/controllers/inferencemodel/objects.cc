@@ -8,7 +8,7 @@
 #include "api/edgeai/version_number.h"
 #include "controllers/inferencemodel/plan.h"
 #include "hosting/labels.h"
-#include "meta/quantity.h"
+#include "hosting/pod_settings.h"
 
 namespace varda::controllers::inferencemodel {
 
@@ -86,15 +86,6 @@ void settle(api::Container& container, const Json& security_context) {
   container.unknown.set("terminationMessagePolicy", "FallbackToLogsOnError");
 }
 
-// In the API server's form. Otherwise its object would differ from the wanted one at every
-// reconcile, and be written forever.
-Json to_json(const api::Quantities& amounts) {
-  Json out = Json::object();
-  for (const auto& [name, amount] : amounts.values)
-    out.set(name, meta::canonical_quantity(amount).value_or(amount));
-  return out;
-}
-
 // Only root may listen on a port below 1024. A sysctl changes that in a pod's own network, but not
 // in the node's.
 constexpr std::int64_t kPrivilegedPorts = 1024;
@@ -127,7 +118,6 @@ api::Container server_container(const InferenceModel& model, const hosting::Serv
   container.ports.push_back(
       {.name = "http", .container_port = model.spec.port(), .protocol = "TCP"});
   container.readiness_probe = readiness_probe(model, server);
-  container.resources = resources_of(model);
   if (server == nullptr) {
     container.image = model.spec.image;  // as the user gives it
     return container;
@@ -217,14 +207,6 @@ Json requested_security(const InferenceModel& model) {
                        {"token", security.token_secret_name}});
 }
 
-Json resources_of(const InferenceModel& model) {
-  const api::ModelResources& resources = model.spec.resources;
-  Json out;
-  if (!resources.requests.values.empty()) out.set("requests", to_json(resources.requests));
-  if (!resources.limits.values.empty()) out.set("limits", to_json(resources.limits));
-  return out;
-}
-
 const std::string& edge_network(const InferenceModel& model, const hosting::Options& options) {
   return model.spec.edge_network.empty() ? options.edge_network : model.spec.edge_network;
 }
@@ -255,6 +237,7 @@ api::PodSpec edge_server(const InferenceModel& model, const hosting::ServerEntry
     close_port(model, container, spec);
   }
   spec.containers.push_back(std::move(container));
+  hosting::add_settings(model.spec, spec);
   return spec;
 }
 
@@ -364,6 +347,7 @@ Json make_deployment(const InferenceModel& model, const hosting::ServerEntry* se
     close_port(model, container, pods.spec);
   }
   pods.spec.containers.push_back(std::move(container));
+  hosting::add_settings(model.spec, pods.spec);
   return deployment.to_json();
 }
 

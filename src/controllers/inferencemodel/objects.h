@@ -14,8 +14,6 @@ namespace varda::controllers::inferencemodel {
 
 /// host or hostport: the model's choice, else the operator's.
 const std::string& edge_network(const api::InferenceModel& model, const hosting::Options& options);
-/// Resources of the server's container, with canonical amounts. Null: none.
-codec::Json resources_of(const api::InferenceModel& model);
 /// The edge pod. `server` null: the model names an image. `model_root` is the node's.
 codec::Json make_edge_pod(const api::InferenceModel& model, const std::string& node,
                           const hosting::ServerEntry* server, const std::string& model_root,

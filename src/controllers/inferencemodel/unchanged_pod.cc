@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "controllers/inferencemodel/objects.h"
+#include "hosting/pod_settings.h"
 #include "runtime/last_applied.h"
 #include "runtime/writer.h"
 
@@ -26,8 +27,8 @@ Json request_of(const InferenceModel& model, const std::string& node) {
     request.set("framework", spec.framework_type);
     request.set("modelName", spec.model_name);
   }
-  if (Json resources = resources_of(model); !resources.is_null())
-    request.set("resources", std::move(resources));
+  for (const auto& [name, value] : hosting::requested_settings(spec).as_object())
+    request.set(name, value);
   if (!spec.edge_network.empty()) request.set("edgeNetwork", spec.edge_network);
   if (Json security = requested_security(model); !security.is_null())
     request.set("security", std::move(security));

@@ -240,6 +240,8 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
   }
   if (Json security = service.spec.security.to_json(); !security.is_null())
     spec.set("security", std::move(security));
+  for (const auto& [name, value] : tier.settings->settings_to_json().as_object())
+    spec.set(name, value);
   Json labels =
       Json::object({{std::string(hosting::kManagedByLabel), "varda"},
                     {std::string(workers::kJobKindLabel), JointInferenceService::resource().kind},

@@ -7,6 +7,7 @@
 #include "controllers/inferencemodel/inferencemodel.h"
 #include "controllers/joint/child.h"
 #include "hosting/pod_problem.h"
+#include "hosting/pod_settings.h"
 #include "net/url.h"
 #include "runtime/writer.h"
 
@@ -124,8 +125,10 @@ std::int64_t port_of(const JointInferenceService& service, const workers::Worker
 
 /// The InferenceModel that our server alone would have. So both kinds share one definition of the
 /// pod.
-api::InferenceModel as_served(const JointInferenceService& service, std::int64_t port) {
+api::InferenceModel as_served(const JointInferenceService& service, const Tier& tier,
+                              std::int64_t port) {
   api::InferenceModel model;
+  static_cast<api::PodSettings&>(model.spec) = *tier.settings;
   model.metadata.name = service.metadata.name;
   model.spec.model_name = service.model_name();
   model.spec.deploy_to_layer = "edge";
@@ -145,7 +148,7 @@ workers::Worker first_worker(const JointInferenceService& service, const std::ve
     worker.cloud_url = reported_url(service, tiers[1]);
   } else {
     worker.serving_port = port_of(service, worker, first_nodes(tier, world), world);
-    const api::InferenceModel model = as_served(service, worker.serving_port);
+    const api::InferenceModel model = as_served(service, tier, worker.serving_port);
     worker.server_spec =
         [model, network = options.edge_network,
          server = hosting::varda_serve(options.serve_image)](const std::string& directory) {
@@ -160,6 +163,8 @@ workers::Worker first_worker(const JointInferenceService& service, const std::ve
         Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
     if (Json security = inferencemodel::requested_security(model); !security.is_null())
       worker.request.set("security", std::move(security));
+    for (const auto& [name, value] : hosting::requested_settings(model.spec).as_object())
+      worker.request.set(name, value);
     worker.joint = joint_file_of(service, tiers);
   }
   workers::ModelResolution model = workers::resolve_model(

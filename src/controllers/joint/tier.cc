@@ -18,6 +18,7 @@ Tier tier_of(const char* name, const api::Worker& worker) {
   tier.node = worker.node();
   if (tier.node.empty() && worker.selector) tier.selector = &*worker.selector;
   tier.worker = &worker;
+  tier.settings = &worker;
   return tier;
 }
 
@@ -54,6 +55,7 @@ std::vector<Tier> tiers_of(const api::JointInferenceService& service) {
     if (item.policy) tier.policy = &*item.policy;
     tier.node = item.node_name;
     tier.deadline = item.deadline;
+    tier.settings = &item;
   }
   return tiers;
 }

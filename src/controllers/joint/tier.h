@@ -19,6 +19,7 @@ struct Tier {
   const api::NodeSelection* selector = nullptr;    // null: none
   std::string deadline;                            // "": the service's
   const api::Worker* worker = nullptr;             // null: a tier of spec.tiers
+  const api::PodSettings* settings = nullptr;      // for a pod of our server
 
   /// True: the user's own pods. False: our server.
   bool has_template() const { return worker != nullptr && worker->has_template(); }
