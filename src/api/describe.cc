@@ -90,6 +90,21 @@ const ValueOps& ops_of<std::int64_t>() {
 }
 
 template <>
+const ValueOps& ops_of<double>() {
+  static constexpr ValueOps ops{
+      [] { return plain(Schema::Type::kNumber); },
+      [](void* value, const Json& json) -> ReadOutcome {
+        if (!json.is_number()) return must_be("a number");
+        *static_cast<double*>(value) = json.as_double();
+        return {};
+      },
+      [](const void* value) { return Json(as<double>(value)); },
+      [](const void* value) { return as<double>(value) == 0; },
+  };
+  return ops;
+}
+
+template <>
 const ValueOps& ops_of<bool>() {
   static constexpr ValueOps ops{
       [] { return plain(Schema::Type::kBoolean); },

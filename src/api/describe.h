@@ -161,6 +161,8 @@ const ValueOps& ops_of<std::string>();
 template <>
 const ValueOps& ops_of<std::int64_t>();
 template <>
+const ValueOps& ops_of<double>();
+template <>
 const ValueOps& ops_of<bool>();
 template <>
 const ValueOps& ops_of<Json>();

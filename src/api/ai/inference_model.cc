@@ -32,6 +32,8 @@ Rule forbidden_where(std::string cel, std::string field, std::string why,
   return rule;
 }
 
+const rules::Member kModelRef{"modelRef", rules::Shape::kObject};
+
 constexpr std::string_view kNamesSecret = "has(self.tlsSecretName) && size(self.tlsSecretName) > 0";
 
 }  // namespace
@@ -47,6 +49,13 @@ const std::vector<std::string>& known_frameworks() {
 const ManifestEntry* InferenceModelSpec::find_version(std::string_view version) const {
   for (const ManifestEntry& entry : manifest) {
     if (entry.version == version) return &entry;
+  }
+  return nullptr;
+}
+
+const ManifestEntry* ChosenModel::find_version(std::string_view wanted) const {
+  for (const ManifestEntry& entry : versions) {
+    if (entry.version == wanted) return &entry;
   }
   return nullptr;
 }
@@ -173,7 +182,8 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
       .one_of({"cloud", "edge"});
   t.field("frameworkType", &S::framework_type,
           "Framework of the model. The operator has a server for each framework that it supports. "
-          "Required without an image.")
+          "Required without an image or a modelRef. Default with a modelRef: by the Model's "
+          "format.")
       .one_of(known_frameworks());
   t.field("nodeSelector", &S::node_selector,
           "Labels of the node. In the edge layer exactly one node must match.")
@@ -189,11 +199,15 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
        "Image of a server that contains its model. If set, manifest and targetVersion are ignored.")
       .length(0, 1024)
       .pattern("^[^ ]*$");
-  t.field("manifest", &S::manifest, "The versions of the model. Required without an image.")
+  t.field("manifest", &S::manifest,
+          "The versions of the model. Required without an image or a modelRef.")
       .items_max(64);
   t.field("targetVersion", &S::target_version,
-          "The version to serve, an entry of the manifest. Required without an image.")
+          "The version to serve, an entry of the manifest. Required without an image or a "
+          "modelRef.")
       .length(0, 253);
+  t.field("modelRef", &S::model_ref,
+          "Extension: the Model to serve, instead of manifest and targetVersion.");
   t.field("servingPort", &S::serving_port, "Port of the server; 0 means 8080.")
       .defaulted()
       .format("int32")
@@ -218,9 +232,13 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
   const auto without_image = [&t](Rule rule) {
     t.rule(rules::unless_set("image", std::move(rule)));
   };
-  without_image(rules::required({"frameworkType"}, "frameworkType is required without an image"));
-  without_image(
-      rules::required({"manifest", Shape::kList}, "a manifest is required without an image"));
+  const auto without_source = [&t](Rule rule) {
+    t.rule(rules::unless_any_set({{"image"}, kModelRef}, std::move(rule)));
+  };
+  without_source(rules::required({"frameworkType"},
+                                 "frameworkType is required without an image or a modelRef"));
+  without_source(rules::required({"manifest", Shape::kList},
+                                 "a manifest is required without an image or a modelRef"));
   without_image(rules::each_matches("manifest", "version", kVersionPattern, kVersionExpected));
   without_image(rules::each_differs("manifest", "version", {std::string(kVersionForbidden)}));
   without_image(rules::each_unique("manifest", "version"));
@@ -228,9 +246,14 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
                                     "must be an http, https, s3 or file URL"));
   without_image(rules::each_matches("manifest", "sha256sum", kDigestPattern,
                                     "must be 64 lower case hexadecimal digits"));
-  without_image(rules::required({"targetVersion"}, "targetVersion is required without an image"));
+  without_source(rules::required({"targetVersion"},
+                                 "targetVersion is required without an image or a modelRef"));
   without_image(rules::listed("targetVersion", "manifest", "version"));
   without_image(reserved_variables());
+  t.rule(rules::forbidden_with(
+      kModelRef, {{"image"}, {"manifest", Shape::kList}, {"targetVersion"}},
+      "may not be set together with image, manifest or targetVersion: the Model has the archive "
+      "and its version"));
   t.rule(rules::at_most_when("replicas", 1, "deployToLayer", "edge",
                              "must be 0 or 1 in the edge layer"));
   t.rule(rules::any_required_when({{"nodeName"}, {"nodeSelector", Shape::kList}}, "deployToLayer",
@@ -254,6 +277,22 @@ void ModelStatus::describe(Type<ModelStatus>& t) {
   t.field("target", &ModelStatus::target, "The version to serve.").length(0, 63);
   t.field("lastFailure", &ModelStatus::last_failure,
           "The last version that failed before it served. Absent once the target serves.");
+}
+
+void ChosenModel::describe(Type<ChosenModel>& t) {
+  using C = ChosenModel;
+  t.doc("The Model that modelRef chose last, and the archives that the node may hold.");
+  t.field("group", &C::group, "API group of the Model.").length(0, 253);
+  t.field("name", &C::name, "Name of the Model.").length(0, 253);
+  t.field("version", &C::version, "Version of the Model, the version to serve.").length(0, 63);
+  t.field("frameworkType", &C::framework_type, "Framework of the Model, by its format.")
+      .length(0, 63);
+  t.field("message", &C::message, "The reason of the choice.").length(0, 4096);
+  t.field("versions", &C::versions,
+          "The archive of version, last. Before it, earlier archives that still serve or allow a "
+          "rollback.")
+      .items_max(8);
+  t.keep_unknown(&C::unknown);
 }
 
 void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
@@ -289,6 +328,7 @@ void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
           "Versions that are complete on the edge node's disk.")
       .items_max(64)
       .each_length(0, 63);
+  t.field("modelRef", &S::model_ref, "The Model that spec.modelRef chose last.");
   t.keep_unknown(&S::unknown);
 }
 
@@ -340,6 +380,7 @@ const Kind& InferenceModel::kind() {
               "`spec.service.type` is an extension, for the Service of the cloud layer.",
               "`manifest[].mirrors` and `manifest[].credentials` are extensions "
               "(docs/guides/artifacts.md).",
+              "`spec.modelRef` is an extension (docs/guides/inference-model.md).",
               "`servingPort` 0 means 8080.",
               "With an `image`, `manifest`, `targetVersion` and `frameworkType` are optional. The "
               "server ignores\n  `manifest` and "

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/ai/model_ref.h"
 #include "api/ai/pod_settings.h"
 #include "api/kind.h"
 #include "meta/object.h"
@@ -21,6 +22,7 @@ class Type;
 struct ModelCredentials {
   std::string secret_name;
   Json unknown;
+  friend bool operator==(const ModelCredentials&, const ModelCredentials&) = default;
   static void describe(Type<ModelCredentials>& t);
 };
 
@@ -31,6 +33,7 @@ struct ManifestEntry {
   std::vector<std::string> mirrors;  // more URLs of the archive, tried after download_url
   std::optional<ModelCredentials> credentials;
   Json unknown;
+  friend bool operator==(const ManifestEntry&, const ManifestEntry&) = default;
   static void describe(Type<ManifestEntry>& t);
 };
 
@@ -71,6 +74,7 @@ struct InferenceModelSpec : PodSettings {
   std::string image;  // if set, the server ignores manifest and target_version
   std::vector<ManifestEntry> manifest;
   std::string target_version;
+  std::optional<ModelRef> model_ref;  // instead of manifest and target_version
   std::int64_t serving_port = kDefaultPort;
   std::int64_t replicas = 1;
   InferenceModelService service;
@@ -104,6 +108,21 @@ struct ModelStatus {
   static void describe(Type<ModelStatus>& t);
 };
 
+/// The Model that modelRef chose last. It stays chosen until modelRef leads to another archive.
+struct ChosenModel {
+  std::string group, name;
+  std::string version;         // to serve
+  std::string framework_type;  // by the Model's format; "": spec.frameworkType decides
+  std::string message;         // the reason of the choice
+  // The archive of `version`, last. Before it, earlier archives that still serve or allow a
+  // rollback: the Model no longer names them.
+  std::vector<ManifestEntry> versions;
+  Json unknown;
+  const ManifestEntry* find_version(std::string_view wanted) const;
+  friend bool operator==(const ChosenModel&, const ChosenModel&) = default;
+  static void describe(Type<ChosenModel>& t);
+};
+
 struct InferenceModelStatus {
   std::string url;              // set only while the model answers
   std::string serving_version;  // the version that answers; kept while the node is unreachable
@@ -115,6 +134,7 @@ struct InferenceModelStatus {
   std::int64_t ready_replicas = 0;
   std::string selector;  // label selector of the pods, for the scale subresource
   std::vector<std::string> cached_versions;
+  std::optional<ChosenModel> model_ref;
   Json unknown;
   Json to_json() const;
   static void describe(Type<InferenceModelStatus>& t);

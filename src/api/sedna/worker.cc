@@ -69,10 +69,13 @@ void ModelReference::describe(Type<ModelReference>& t) {
       .length(1, 253)
       .pattern(kModelNamePattern);
   t.field("kind", &ModelReference::kind,
-          "Model (sedna.io): an archive, by url and sha256. InferenceModel: a model that already "
-          "serves; a first tier serves its "
+          "Model: an archive, by URL and sha256. InferenceModel: a model that already serves; a "
+          "first tier serves its "
           "archives. Default: the Model with this name, else the InferenceModel.")
       .one_of({std::string(kModel), std::string(kInferenceModel)});
+  t.field("group", &ModelReference::group,
+          "API group of a Model. Required if both groups have a Model with this name.")
+      .one_of({"edgeai.io", "sedna.io"});
   t.keep_unknown(&ModelReference::unknown);
 }
 

@@ -32,8 +32,9 @@ struct ModelReference {
   static constexpr std::string_view kModel = "Model", kInferenceModel = "InferenceModel";
 
   std::string name;
-  // kModel (of sedna.io), kInferenceModel; "": the Model with the name, else the InferenceModel.
+  // kModel, kInferenceModel; "": the Model with the name, else the InferenceModel.
   std::string kind;
+  std::string group;  // of a Model: edgeai.io, sedna.io; "": the group that has the name
   Json unknown;
   friend bool operator==(const ModelReference&, const ModelReference&) = default;
   static void describe(Type<ModelReference>& t);
