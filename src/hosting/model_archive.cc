@@ -72,9 +72,9 @@ FoundModel find_model(const AnyModels& named, std::string_view group) {
   return found;
 }
 
-std::string version_of(const api::ModelSpec& spec) {
+std::string version_of(const api::ModelSpec& spec, std::string_view sha256) {
   if (!spec.version.empty()) return spec.version;
-  return spec.sha256.empty() ? "1" : spec.sha256.substr(0, kVersionDigits);
+  return sha256.empty() ? "1" : std::string(sha256.substr(0, kVersionDigits));
 }
 
 std::optional<std::string> no_version_name(const std::string& version) {
@@ -99,21 +99,24 @@ ModelArchive archive_of(const AnyModel& model) {
   const std::string subject = "Model " + model.metadata->name;
   ModelArchive out;
   api::EdgeModelVersion& archive = out.archive.emplace();
-  archive.version = version_of(spec);
+  archive.sha256 = api::known_sha256(spec, *model.status);
+  archive.version = version_of(spec, archive.sha256);
   if (const auto wrong = no_version_name(archive.version))
     return no_archive("ModelUnsupported", subject + " has " + *wrong);
-  if (spec.sha256.empty()) {
+  if (archive.sha256.empty()) {
     if (is_path(spec.url))
       return no_archive("ModelUnsupported",
                         subject + " has a path as url: a server needs the sha256 of an archive");
+    const meta::Condition* const pinned = meta::find_condition(model.status->conditions, "Pinned");
     return no_archive(
         "DigestMissing",
-        subject + " has no sha256, which verifies the download; `varda pack` prints the digest");
+        subject + (pinned != nullptr ? ": " + pinned->message
+                                     : " has no sha256, which verifies the download; `varda pack` "
+                                       "prints the digest"));
   }
   archive.url = spec.url.starts_with("/") ? file_url(spec.url) : spec.url;
   if (const auto wrong = no_fetched_url(archive.url))
     return no_archive("ModelUnsupported", subject + " has " + *wrong);
-  archive.sha256 = spec.sha256;
   if (!spec.credential_name.empty())
     archive.credentials = model.metadata->ns + "/" + spec.credential_name;
   return out;

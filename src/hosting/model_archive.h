@@ -46,8 +46,8 @@ struct FoundModel {
 FoundModel find_model(const AnyModels& named, std::string_view group);
 
 /// spec.version, else the start of the digest, since another archive is another version; "1" if the
-/// Model has no digest either.
-std::string version_of(const api::ModelSpec& spec);
+/// digest is unknown, too.
+std::string version_of(const api::ModelSpec& spec, std::string_view sha256);
 
 /// The reason why nodes cannot have a version with this name, or fetch this URL: "the version …:
 /// it must be …". The API server checks new objects by the current schema; these functions check

@@ -306,7 +306,8 @@ JointWorld world_of(const api::JointInferenceService& service, const Cluster& cl
     const auto found = agents.find(node);
     return found == agents.end() ? nullptr : found->second;
   };
-  for (const auto& model : cluster.sedna_models) world.models[model->metadata.name] = model;
+  for (const auto& model : cluster.sedna_models)
+    world.models[model->metadata.name].push_back(hosting::any_model(model));
   for (const auto& model : cluster.models) {
     world.inference_models[model->metadata.name] = model;
     if (is_child(*model, service)) world.children.push_back(model);

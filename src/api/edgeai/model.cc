@@ -205,8 +205,7 @@ template <Group G>
 Json ModelOf<G>::to_json() const {
   return write_object(*this);
 }
-template <Group G>
-const std::string& ModelOf<G>::sha256() const {
+const std::string& known_sha256(const ModelSpec& spec, const ModelMetricsStatus& status) {
   const auto& pinned = status.pinned;
   const bool valid =
       spec.sha256.empty() && pinned && pinned->url == spec.url && pinned->version == spec.version;

@@ -105,6 +105,10 @@ struct ModelMetricsStatus {
   static void describe(Type<ModelMetricsStatus>& t);
 };
 
+/// The digest of the file at spec.url: spec.sha256, or the pinned digest. "": unknown. The result
+/// is a part of the arguments.
+const std::string& known_sha256(const ModelSpec& spec, const ModelMetricsStatus& status);
+
 template <Group G>
 struct ModelOf {
   static constexpr Group kGroup = G;
@@ -118,8 +122,6 @@ struct ModelOf {
   static const meta::Resource& resource() { return kind().resource; }
   static Result<ModelOf> from_json(const Json& object);
   Json to_json() const;
-  /// The digest of the file at spec.url: spec.sha256, or the pinned digest. "": unknown.
-  const std::string& sha256() const;
   static void describe(Type<ModelOf>& t);
 };
 

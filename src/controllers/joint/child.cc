@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codec/json.h"
+#include "hosting/chosen_model.h"
 #include "hosting/labels.h"
 #include "runtime/last_applied.h"
 
@@ -177,7 +178,7 @@ std::optional<Json> applied_of(const InferenceModel& child) {
 std::optional<hosting::Problem> server_problem(const InferenceModel& model,
                                                const hosting::Options& options) {
   if (model.spec.from_image()) return {};
-  const auto server = options.servers.find(model.spec.framework_type);
+  const auto server = options.servers.find(hosting::framework_of(model));
   if (server == options.servers.end() || has_open_inference(server->second)) return {};
   return hosting::Problem{"ModelUnsupported",
                           "InferenceModel " + model.metadata.name + " is served by " +

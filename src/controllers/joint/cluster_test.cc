@@ -136,6 +136,29 @@ spec:
   }
 };
 
+// A Model of edgeai.io may come late, and may change.
+TEST_F(JointCluster, ModelOfEdgeaiServesAndUpdates) {
+  const std::string edgeai = "/apis/edgeai.io/v1alpha1/namespaces/default/models";
+  add_node("edge0");
+  add_agent("edge0");
+  add_model("big", '2');
+  add_service();
+  ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "False ModelNotFound"; }));
+  post(
+      edgeai,
+      "{apiVersion: edgeai.io/v1alpha1, kind: Model, metadata: {name: small}, spec: {format: onnx, "
+      "modelUrl: 'http://files/small.tar.gz', sha256: '" +
+          std::string(64, '1') + "'}}");
+  serve();
+  EXPECT_EQ(work()["target"].as_string(), "111111111111");
+  patch(edgeai + "/small", "{spec: {sha256: '" + std::string(64, '3') + "'}}");
+  EXPECT_TRUE(eventually([&] { return work()["target"].as_string() == "333333333333"; }));
+  add_model("small", '4');  // now both groups have the name
+  EXPECT_TRUE(eventually([&] { return condition("EdgeReady") == "False ModelAmbiguous"; }))
+      << condition("EdgeReady");
+  EXPECT_EQ(work()["target"].as_string(), "333333333333") << "the present work stays";
+}
+
 TEST_F(JointCluster, TwoModelsFormOneServiceAndRestartWritesNothing) {
   add_world();
   add_service();

@@ -32,12 +32,15 @@ std::shared_ptr<const T> named(const std::map<std::string, std::shared_ptr<const
 // A reference never resolves to a child: a service cannot depend on an object that it makes.
 workers::ModelWorld models_of(const std::string& name, const JointInferenceService& service,
                               const JointWorld& world) {
-  workers::ModelWorld out{named(world.models, name), named(world.inference_models, name)};
+  workers::ModelWorld out{{}, named(world.inference_models, name)};
+  if (const auto models = world.models.find(name); models != world.models.end())
+    out.models = models->second;
   if (out.inference_model != nullptr && is_child(*out.inference_model, service))
     out.inference_model = nullptr;
   if (out.inference_model != nullptr && out.inference_model->metadata.deleting())
     out.inference_model = nullptr;
-  if (out.model != nullptr && out.model->metadata.deleting()) out.model = nullptr;
+  std::erase_if(out.models,
+                [](const hosting::AnyModel& model) { return model.metadata->deleting(); });
   return out;
 }
 
@@ -251,8 +254,9 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
                           const JointWorld& world, const hosting::Options& options, JointPlan& plan,
                           TierPlan& out) {
   const workers::ModelWorld around = models_of(tier.model->name, service, world);
-  const bool another = tier.model->kind == api::ModelReference::kInferenceModel ||
-                       (tier.model->kind.empty() && around.model == nullptr);
+  const bool another =
+      tier.model->kind == api::ModelReference::kInferenceModel ||
+      (tier.model->kind.empty() && tier.model->group.empty() && around.models.empty());
   if (another && around.inference_model != nullptr) {  // its source does not matter
     out.inference_model = tier.model->name;
     out.problem = server_problem(*around.inference_model, options);

@@ -19,10 +19,10 @@
 #include "api/core/endpoint_slice.h"
 #include "api/core/service.h"
 #include "api/edgeai/edge_node.h"
-#include "api/edgeai/model.h"
 #include "api/sedna/joint_inference_service.h"
 #include "controllers/joint/tier.h"
 #include "controllers/workers/workers.h"
+#include "hosting/model_archive.h"
 #include "hosting/node_work.h"
 #include "hosting/placement.h"
 #include "hosting/port_claims.h"
@@ -37,7 +37,7 @@ struct JointWorld {
   hosting::NodeList nodes;  // where tiers may be, and those that forward node ports
   std::function<workers::EdgeNodePtr(const std::string& node)> edge_node;
   /// Objects in its namespace, by name: those that tiers refer to, or with the name of a child.
-  std::map<std::string, std::shared_ptr<const api::SednaModel>> models;
+  std::map<std::string, hosting::AnyModels> models;
   std::map<std::string, std::shared_ptr<const api::InferenceModel>> inference_models;
   /// InferenceModels that the service controls, under any name.
   std::vector<std::shared_ptr<const api::InferenceModel>> children;

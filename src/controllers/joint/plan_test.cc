@@ -36,7 +36,11 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
                       name = object.at("metadata/name").as_string();
     if (kind == "Node") world.nodes.push_back(typed<api::Node>(object));
     if (kind == "EdgeNode") test->agents[name] = typed<api::EdgeNode>(object);
-    if (kind == "Model") world.models[name] = typed<api::SednaModel>(object);
+    if (kind == "Model") {
+      const bool sedna = object["apiVersion"].as_string().starts_with("sedna.io/");
+      world.models[name].push_back(sedna ? hosting::any_model(typed<api::SednaModel>(object))
+                                         : hosting::any_model(typed<api::Model>(object)));
+    }
     if (kind == "InferenceModel") {
       world.inference_models[name] = typed<api::InferenceModel>(object);
       if (is_child(*world.inference_models[name], test->service))

@@ -128,7 +128,7 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
   const auto refers = [](const auto& model, const runtime::Caches& caches) {
     return of_model(model.metadata.key(), caches);
   };
-  w.maps<api::InferenceModel>(refers).maps<api::SednaModel>(refers);
+  w.maps<api::InferenceModel>(refers).maps<api::Model>(refers).maps<api::SednaModel>(refers);
   w.maps<api::Pod>(service_of);
   w.maps<api::Pod>(of_free_name<api::Pod>);
   w.maps<api::Service>(of_free_name<api::Service>);
@@ -162,8 +162,8 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
     return caches_.of<api::EdgeNode>().get({"", node});
   };
   for (const Tier& tier : tiers) {
-    if (auto model = caches_.of<api::SednaModel>().get({key.ns, tier.model->name}))
-      world.models.emplace(tier.model->name, std::move(model));
+    world.models.emplace(tier.model->name,
+                         hosting::named_models({key.ns, tier.model->name}, caches_));
     for (const std::string& name : {tier.model->name, child_name(service, tier)}) {
       if (auto model = caches_.of<api::InferenceModel>().get({key.ns, name}))
         world.inference_models.emplace(name, std::move(model));
@@ -404,25 +404,25 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
     }
     return keys;
   };
-  w.maps<api::SednaModel>(
-      [nodes_of_model](const api::SednaModel& model, const runtime::Caches& caches) {
-        return nodes_of_model(model.metadata.key(), caches);
-      },
-      [](const api::SednaModel& before, const api::SednaModel& now) {
-        return before.metadata.uid == now.metadata.uid &&
-               before.metadata.generation == now.metadata.generation &&
-               before.metadata.deleting() == now.metadata.deleting() &&
-               before.sha256() == now.sha256();
-      });
-  w.maps<api::InferenceModel>(
-      [nodes_of_model](const api::InferenceModel& model, const runtime::Caches& caches) {
-        return nodes_of_model(model.metadata.key(), caches);
-      },
-      [](const api::InferenceModel& before, const api::InferenceModel& now) {
-        return before.metadata.uid == now.metadata.uid &&
-               before.metadata.generation == now.metadata.generation &&
-               before.metadata.deleting() == now.metadata.deleting();
-      });
+  const auto nodes_of_reference = [nodes_of_model](const auto& model,
+                                                   const runtime::Caches& caches) {
+    return nodes_of_model(model.metadata.key(), caches);
+  };
+  const auto same_spec = [](const auto& was, const auto& is) {
+    return was.metadata.uid == is.metadata.uid &&
+           was.metadata.generation == is.metadata.generation &&
+           was.metadata.deleting() == is.metadata.deleting();
+  };
+  const auto same_file = [same_spec](const auto& was, const auto& is) {
+    return same_spec(was, is) &&
+           api::known_sha256(was.spec, was.status) == api::known_sha256(is.spec, is.status);
+  };
+  w.maps<api::Model>(nodes_of_reference, same_file);
+  w.maps<api::SednaModel>(nodes_of_reference, same_file);
+  w.maps<api::InferenceModel>(nodes_of_reference, [same_spec](const api::InferenceModel& was,
+                                                              const api::InferenceModel& is) {
+    return same_spec(was, is) && was.status.model_ref == is.status.model_ref;
+  });
   w.maps<api::Pod>(
       [](const api::Pod& pod, const runtime::Caches& caches) {
         const ObjectKey node{"", pod.spec.node_name};
@@ -473,8 +473,7 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
       return caches.of<api::EdgeNode>().get({"", name});
     };
     const std::string& model = tiers.front().model->name;
-    if (auto found = caches.of<api::SednaModel>().get({key.ns, model}))
-      world.models.emplace(model, std::move(found));
+    world.models.emplace(model, hosting::named_models({key.ns, model}, caches));
     if (auto found = caches.of<api::InferenceModel>().get({key.ns, model}))
       world.inference_models.emplace(model, std::move(found));
     world.pods = caches.of<api::Pod>().owned_by(service->metadata.uid);

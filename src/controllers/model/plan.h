@@ -38,8 +38,8 @@ bool is_downloadable(std::string_view url);
 /// unknown. False for paths, and for files that need credentials.
 template <api::Group G>
 bool needs_pin(const api::ModelOf<G>& model) {
-  return model.sha256().empty() && model.spec.credential_name.empty() &&
-         is_downloadable(model.spec.url);
+  return api::known_sha256(model.spec, model.status).empty() &&
+         model.spec.credential_name.empty() && is_downloadable(model.spec.url);
 }
 
 /// Sets status.pinned and the condition Pinned from the answer for a Model that needs it. Absent:

@@ -9,16 +9,16 @@
 
 #include "api/ai/inference_model.h"
 #include "api/edgeai/edge_node.h"
-#include "api/edgeai/model.h"
 #include "api/sedna/worker.h"
+#include "hosting/model_archive.h"
 #include "hosting/placement.h"
 
 namespace varda::controllers::workers {
 
-/// Both objects with the reference's name and namespace, as cached; null: missing.
+/// The objects with the reference's name and namespace, as cached.
 struct ModelWorld {
-  std::shared_ptr<const api::SednaModel> model;
-  std::shared_ptr<const api::InferenceModel> inference_model;
+  hosting::AnyModels models;
+  std::shared_ptr<const api::InferenceModel> inference_model;  // null: missing
 };
 
 struct ResolvedModel {
@@ -46,9 +46,9 @@ struct ResolvedModel {
 /// handles the URL itself.
 enum class ModelUse { kUsersWorker, kServer };
 
-/// Exactly one member is set. Problems: ModelNotFound; DigestMissing (our server needs sha256 for a
-/// URL); ModelUnsupported. ModelUnsupported means a model without files; for our server also a
-/// format other than onnx, or a Model with a path.
+/// Exactly one member is set. Problems: ModelNotFound; ModelAmbiguous (both groups have the name);
+/// DigestMissing (our server needs sha256 for a URL); ModelUnsupported. ModelUnsupported means a
+/// model without files; for our server also a format other than onnx, or a Model with a path.
 struct ModelResolution {
   std::optional<ResolvedModel> model;
   std::optional<hosting::Problem> problem;

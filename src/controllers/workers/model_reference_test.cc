@@ -18,7 +18,9 @@ ModelResolution resolve(const std::function<void(api::SednaModel&)>& change, Mod
   change(*model);
   api::ModelReference reference;
   reference.name = model->metadata.name;
-  return resolve_model(reference, {model, nullptr}, use);
+  return resolve_model(
+      reference, {{hosting::any_model(std::shared_ptr<const api::SednaModel>(model))}, nullptr},
+      use);
 }
 
 // The schema rejects some of these; older objects, or those of another server, are checked all the
@@ -92,6 +94,58 @@ TEST(ModelReference, UnnamedVersionIsNamedByArchiveDigest) {
       "1");
 }
 
+TEST(ModelReference, NameInBothGroupsNeedsAGroup) {
+  auto sedna = std::make_shared<api::SednaModel>();
+  auto edgeai = std::make_shared<api::Model>();
+  const auto fill = [](auto& model, const char* url) {
+    model->metadata.name = "small";
+    model->spec.url = url;
+    model->spec.format = "onnx";
+    model->spec.sha256 = kDigest;
+  };
+  fill(sedna, "http://f/sedna.tgz");
+  fill(edgeai, "http://f/edgeai.tgz");
+  const hosting::AnyModel a = hosting::any_model(std::shared_ptr<const api::Model>(edgeai)),
+                          b = hosting::any_model(std::shared_ptr<const api::SednaModel>(sedna));
+  api::ModelReference reference;
+  reference.name = "small";
+  EXPECT_EQ(resolve_model(reference, {{a}, nullptr}, ModelUse::kServer).model->url,
+            "http://f/edgeai.tgz");
+  EXPECT_EQ(resolve_model(reference, {{b}, nullptr}, ModelUse::kServer).model->url,
+            "http://f/sedna.tgz");
+  const auto both = [&] { return resolve_model(reference, {{a, b}, nullptr}, ModelUse::kServer); };
+  EXPECT_EQ(both().problem->reason, "ModelAmbiguous");
+  EXPECT_EQ(both().problem->message,
+            "Model small exists in edgeai.io and in sedna.io: set the group of the reference");
+  reference.group = "edgeai.io";
+  EXPECT_EQ(both().model->url, "http://f/edgeai.tgz");
+  reference.group = "sedna.io";
+  EXPECT_EQ(both().model->url, "http://f/sedna.tgz");
+  EXPECT_EQ(resolve_model(reference, {{a}, nullptr}, ModelUse::kServer).problem->message,
+            "there is no Model (sedna.io) small");
+}
+
+TEST(ModelReference, InferenceModelWithoutChosenModelIsNotFound) {
+  auto model = std::make_shared<api::InferenceModel>();
+  model->metadata.name = "digits";
+  model->spec.framework_type = "onnx";
+  model->spec.model_ref.emplace().name = "best";
+  api::ModelReference reference;
+  reference.name = "digits";
+  EXPECT_EQ(resolve_model(reference, {{}, model}, ModelUse::kServer).problem->reason,
+            "ModelNotFound");
+  api::ChosenModel& chosen = model->status.model_ref.emplace();
+  chosen.version = "4";
+  api::ManifestEntry& entry = chosen.versions.emplace_back();
+  entry.version = "4";
+  entry.download_url = "http://f/4.tgz";
+  entry.sha256sum = kDigest;
+  const ModelResolution found = resolve_model(reference, {{}, model}, ModelUse::kServer);
+  ASSERT_TRUE(found.model) << found.problem->message;
+  EXPECT_EQ(found.model->version, "4");
+  EXPECT_EQ(found.model->url, "http://f/4.tgz");
+}
+
 TEST(ModelReference, InferenceModelWithInvalidVersionIsUnsupported) {
   auto model = std::make_shared<api::InferenceModel>();
   model->metadata.name = "digits";
@@ -105,7 +159,7 @@ TEST(ModelReference, InferenceModelWithInvalidVersionIsUnsupported) {
   }
   api::ModelReference reference;
   reference.name = "digits";
-  const ModelResolution found = resolve_model(reference, {nullptr, model}, ModelUse::kServer);
+  const ModelResolution found = resolve_model(reference, {{}, model}, ModelUse::kServer);
   ASSERT_TRUE(found.problem);
   EXPECT_EQ(found.problem->reason, "ModelUnsupported");
 }

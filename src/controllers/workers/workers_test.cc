@@ -149,8 +149,8 @@ Json made_then(const Case& now, const Json& live) {
       node = with_exposed(*node, then["exposed"].as_string());
   }
   for (const auto& [name, change] : then["models"].as_object())
-    test.models[name].model =
-        typed<api::SednaModel>(meta::apply_merge_patch(test.model_json[name], change));
+    test.models[name].models = {hosting::any_model(
+        typed<api::SednaModel>(meta::apply_merge_patch(test.model_json[name], change)))};
   Json job = now.job_json;
   if (!then["job"].is_null()) job = meta::apply_merge_patch(job, then["job"]);
   const Workers workers = workers_of(job, test);
@@ -187,7 +187,7 @@ Case load(const GoldenCase& golden) {
     if (kind == "Node") test.nodes.push_back(typed<api::Node>(object));
     if (kind == "EdgeNode") test.edge_nodes[name] = typed<api::EdgeNode>(object);
     if (kind == "Model") {
-      test.models[name].model = typed<api::SednaModel>(object);
+      test.models[name].models = {hosting::any_model(typed<api::SednaModel>(object))};
       test.model_json[name] = object;
     }
     if (kind == "InferenceModel")
