@@ -7,6 +7,7 @@
 #include "api/edgeai/revocation.h"
 #include "codec/digest.h"
 #include "controllers/inferencemodel/inferencemodel.h"
+#include "hosting/chosen_model.h"
 
 namespace varda::controllers::edgenode {
 
@@ -83,9 +84,10 @@ ArchiveHolder holder_of(const api::EdgeNode& node, const std::string& sha256) {
 /// True if the manifest contains one of the archives, at any URL.
 bool names_any(const api::InferenceModel& model,
                const std::set<std::string, std::less<>>& digests) {
-  return std::any_of(
-      model.spec.manifest.begin(), model.spec.manifest.end(),
-      [&](const api::ManifestEntry& entry) { return digests.contains(entry.sha256sum); });
+  const auto& manifest = hosting::manifest_of(model);
+  return std::any_of(manifest.begin(), manifest.end(), [&](const api::ManifestEntry& entry) {
+    return digests.contains(entry.sha256sum);
+  });
 }
 
 }  // namespace

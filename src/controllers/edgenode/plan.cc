@@ -11,6 +11,7 @@
 #include "api/kind.h"
 #include "controllers/dataset/dataset.h"
 #include "controllers/inferencemodel/inferencemodel.h"
+#include "hosting/chosen_model.h"
 #include "hosting/node_limits.h"
 
 namespace varda::controllers::edgenode {
@@ -135,7 +136,7 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
       continue;
     const hosting::ServerEntry* server = nullptr;
     if (world.servers != nullptr) {
-      if (const auto found = world.servers->find(model->spec.framework_type);
+      if (const auto found = world.servers->find(hosting::framework_of(*model));
           found != world.servers->end())
         server = &found->second;
     }

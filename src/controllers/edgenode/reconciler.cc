@@ -191,8 +191,11 @@ Keys nodes_that_share_model(const api::InferenceModel* before, const api::Infere
                             const runtime::Caches& caches) {
   const auto facts = [](const api::InferenceModel* model) {
     if (model == nullptr || !model->spec.on_edge()) return std::string();
-    return model->metadata.uid + " " + std::to_string(model->metadata.generation) + " " +
-           model->metadata.deletion_timestamp.value_or("") + model->status.node;
+    std::string text = model->metadata.uid + " " + std::to_string(model->metadata.generation) +
+                       " " + model->metadata.deletion_timestamp.value_or("") + model->status.node;
+    if (!model->spec.model_ref) return text;
+    for (const std::string& digest : inferencemodel::index_by_digest(*model)) text += " " + digest;
+    return text;
   };
   if (facts(before) == facts(now)) return {};
   Digests digests;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "controllers/inferencemodel/plan.h"
+#include "hosting/chosen_model.h"
 #include "hosting/labels.h"
 #include "hosting/service_address.h"
 #include "net/url.h"
@@ -27,7 +28,8 @@ std::vector<std::string> index_by_selector(const api::InferenceModel& model) {
 std::vector<std::string> index_by_digest(const api::InferenceModel& model) {
   std::set<std::string> digests;
   if (!model.spec.on_edge()) return {};
-  for (const api::ManifestEntry& entry : model.spec.manifest) digests.insert(entry.sha256sum);
+  for (const api::ManifestEntry& entry : hosting::manifest_of(model))
+    digests.insert(entry.sha256sum);
   return {digests.begin(), digests.end()};
 }
 
@@ -81,6 +83,23 @@ std::vector<std::string> index_by_address(const api::InferenceModel& model) {
   std::string host = hosting::host_of(model.status.url);
   if (host.empty()) return {};
   return {std::move(host)};
+}
+
+std::vector<std::string> index_by_model_ref(const api::InferenceModel& model) {
+  const auto& ref = model.spec.model_ref;
+  if (!ref) return {};
+  return {meta::ObjectKey{model.metadata.ns, ref->selector ? "" : ref->name}.str()};
+}
+
+std::vector<meta::ObjectKey> models_referring_to(const meta::ObjectKey& model,
+                                                 const runtime::Caches& caches) {
+  std::vector<meta::ObjectKey> keys;
+  for (const std::string& name : {model.name, std::string()}) {
+    for (const auto& one : caches.of<api::InferenceModel>().by_index(
+             kByModelRef, meta::ObjectKey{model.ns, name}.str()))
+      keys.push_back(one->metadata.key());
+  }
+  return keys;
 }
 
 std::vector<std::string> index_by_model(const api::Pod& pod) {

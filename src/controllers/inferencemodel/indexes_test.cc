@@ -102,5 +102,26 @@ TEST(ModelPodIndexes, PodIsIndexedByModelLabelAndNode) {
   EXPECT_EQ(index_model_pods_by_node(pod), Names{}) << "another's";
 }
 
+TEST(ModelRefIndexes, ModelIsIndexedByNamedModelOrNamespace) {
+  api::InferenceModel model;
+  model.metadata.ns = "n";
+  EXPECT_EQ(index_by_model_ref(model), Names{});
+  model.spec.model_ref.emplace().name = "m";
+  EXPECT_EQ(index_by_model_ref(model), Names{"n/m"});
+  model.spec.model_ref = api::ModelRef{};
+  model.spec.model_ref->selector.emplace().metric = "accuracy";
+  EXPECT_EQ(index_by_model_ref(model), Names{"n/"});
+}
+
+// Nodes share archives by their digests, whatever the source of the model.
+TEST(ModelRefIndexes, ChosenArchivesAreIndexedByDigest) {
+  api::InferenceModel model;
+  model.spec.deploy_to_layer = "edge";
+  model.spec.model_ref.emplace().name = "m";
+  EXPECT_EQ(index_by_digest(model), Names{});
+  model.status.model_ref.emplace().versions.emplace_back().sha256sum = "abc";
+  EXPECT_EQ(index_by_digest(model), Names{"abc"});
+}
+
 }  // namespace indexes_test
 }  // namespace varda::controllers::inferencemodel

@@ -418,14 +418,16 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
 
 }  // namespace
 
-InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, const World& world,
+InferenceModelStatus observe(const InferenceModel& asked, const Plan& plan, const World& world,
                              const hosting::Options& options, std::string_view now) {
+  const InferenceModel& model = plan.resolved ? *plan.resolved : asked;
   const bool on_edge = model.spec.on_edge();
   Finding found = on_edge ? observe_edge(model, plan, world, options)
                           : observe_cloud(model, plan, world, options);
 
   InferenceModelStatus status;
   status.unknown = model.status.unknown;
+  if (asked.spec.model_ref) status.model_ref = model.status.model_ref;
   status.conditions = model.status.conditions;
   const auto set = [&](std::string type, const Verdict& verdict) {
     meta::set_condition(status.conditions,
@@ -435,7 +437,8 @@ InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, cons
   };
   set("Ready", found.ready);
   if (found.target) {
-    set("TargetVersionReady", *found.target);
+    // The last choice may serve, but modelRef asks for another one.
+    set("TargetVersionReady", plan.unresolved ? no(*plan.unresolved) : *found.target);
   } else {
     std::erase_if(status.conditions, [](const meta::Condition& condition) {
       return condition.type == "TargetVersionReady";

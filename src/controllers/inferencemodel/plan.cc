@@ -4,9 +4,10 @@
 #include <set>
 #include <tuple>
 
-#include "base/text.h"
+#include "controllers/inferencemodel/model_choice.h"
 #include "controllers/inferencemodel/objects.h"
 #include "controllers/inferencemodel/unchanged_pod.h"
+#include "hosting/chosen_model.h"
 #include "hosting/held_versions.h"
 #include "hosting/pod_problem.h"
 #include "hosting/service_address.h"
@@ -31,18 +32,12 @@ std::optional<hosting::Problem> spec_problem(const InferenceModel& model,
       !causes.empty()) {
     return hosting::Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
   }
-  if (!model.spec.from_image() && !options.servers.contains(model.spec.framework_type)) {
-    const std::string known =
-        join(options.servers, ", ", [](const auto& entry) { return entry.first; });
-    return hosting::Problem{
-        "FrameworkUnsupported",
-        "the operator has no server for frameworkType " + model.spec.framework_type +
-            " (it has: " + known +
-            "): add one with --servers FILE of `varda up` or `varda operator`, or "
-            "give an image"};
+  if (!model.spec.from_image() && !model.spec.model_ref) {
+    if (auto problem = framework_problem(model.spec.framework_type, options)) return problem;
   }
   if (model.spec.security.closed() &&
-      (model.spec.from_image() || !options.servers.at(model.spec.framework_type).closable)) {
+      (model.spec.from_image() ||
+       (!model.spec.model_ref && !options.servers.at(model.spec.framework_type).closable))) {
     return hosting::Problem{
         "SecurityUnsupported",
         "spec.security works with varda-serve only, and this model uses another server: "
@@ -66,7 +61,9 @@ const InferenceModel* port_holder(const InferenceModel& model, const std::string
         spec.port() != model.spec.port())
       continue;
     if (age(*other) >= age(oldest != nullptr ? *oldest : model)) continue;
-    if (hosting::place(*other, world.nodes).node == node && !spec_problem(*other, options))
+    // A model that awaits its choice has no pod.
+    if (hosting::place(*other, world.nodes).node == node && !hosting::awaits_choice(*other) &&
+        !spec_problem(hosting::with_manifest(*other), options))
       oldest = other.get();
   }
   return oldest;
@@ -191,6 +188,19 @@ Plan plan(const InferenceModel& model, const World& world, const hosting::Option
     return plan;
   }
   auto problem = spec_problem(model, options);
+  if (!problem && model.spec.model_ref) {
+    ModelChoice choice = choose_model(model, world, options);
+    if (choice.chosen) {
+      InferenceModel resolved = model;
+      resolved.status.model_ref = std::move(choice.chosen);
+      resolved = hosting::with_manifest(std::move(resolved));
+      plan = inferencemodel::plan(resolved, world, options);
+      plan.resolved = std::move(resolved);
+      plan.unresolved = std::move(choice.problem);
+      return plan;
+    }
+    problem = std::move(choice.problem);
+  }
   if (!problem) problem = world.certificate;
   if (problem) {
     plan.problem = std::move(problem);
@@ -242,6 +252,11 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
                                        const api::Pod* pod, const hosting::ServerEntry* server) {
   const api::InferenceModelSpec& spec = model.spec;
   if (model.metadata.deleting() || !spec.on_edge() || spec.from_image()) return {};
+  if (hosting::awaits_choice(model)) {  // a pod of the former manifest keeps its files
+    const api::EdgeModel* assigned = node.spec.find_model(model.metadata.key().str());
+    return assigned == nullptr ? std::nullopt : std::optional(*assigned);
+  }
+  if (spec.model_ref) return work_for(hosting::with_manifest(model), node, pod, server);
   api::EdgeModel work;
   work.key = model.metadata.key().str();
   work.model_name = spec.model_name;

@@ -16,6 +16,7 @@
 #include "api/core/service.h"
 #include "api/edgeai/edge_node.h"
 #include "controllers/inferencemodel/inferencemodel.h"
+#include "hosting/model_archive.h"
 #include "hosting/placement.h"
 #include "hosting/port_claims.h"
 #include "hosting/servers.h"
@@ -33,6 +34,8 @@ struct World {
   std::shared_ptr<const api::Service> service;        // of its name
   std::vector<std::shared_ptr<const api::EndpointSlice>> slices;  // of that service
   std::shared_ptr<const api::Deployment> deployment;              // of its name
+  hosting::AnyModels
+      referred;  // of its namespace: with the name in modelRef, or all for a selector
   std::vector<hosting::PortClaim>
       claims;  // edge layer: ports of jobs on its node, also of its own job
   std::optional<hosting::Problem> certificate;  // set if the server has no issued certificate
@@ -43,6 +46,11 @@ struct Plan {
     kConverge,  // to exactly `objects`
     kLeave,     // the spec cannot be followed: present objects stay
   };
+  /// With a modelRef: the model with the chosen archives as its manifest, whose status has the
+  /// choice. All other members are about this model. Nothing was ever chosen: empty.
+  std::optional<api::InferenceModel> resolved;
+  /// Set if modelRef leads to no Model that can be served, and `resolved` has the last choice.
+  std::optional<hosting::Problem> unresolved;
   hosting::Placement placement;             // edge layer
   std::optional<hosting::Problem> problem;  // the reason why `objects` differ from the spec
   Children children = Children::kConverge;

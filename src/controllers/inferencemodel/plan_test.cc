@@ -10,6 +10,7 @@
 #include "codec/yaml.h"
 #include "controllers/edgenode/plan.h"
 #include "controllers/testing/golden.h"
+#include "hosting/chosen_model.h"
 
 namespace varda::controllers::inferencemodel {
 namespace inferencemodel_plan_test {
@@ -34,6 +35,11 @@ Case load(const GoldenCase& golden) {
     if (kind == "Node") test.world.nodes.push_back(typed<api::Node>(object));
     if (kind == "EdgeNode") test.edge_nodes.push_back(typed<api::EdgeNode>(object));
     if (kind == "InferenceModel") test.world.models.push_back(typed<api::InferenceModel>(object));
+    if (kind == "Model") {
+      const bool sedna = object["apiVersion"].as_string().starts_with("sedna.io/");
+      test.world.referred.push_back(sedna ? hosting::any_model(typed<api::SednaModel>(object))
+                                          : hosting::any_model(typed<api::Model>(object)));
+    }
     if (kind == "Pod") test.world.pods.push_back(typed<api::Pod>(object));
     if (kind == "Service") test.world.service = typed<api::Service>(object);
     if (kind == "Deployment") test.world.deployment = typed<api::Deployment>(object);
@@ -121,7 +127,7 @@ TEST_P(InferenceModelGolden, WorkListContainsExactlyTheModelWork) {
       if (!model->spec.on_edge() ||
           hosting::place(*model, test.world.nodes).node != node->metadata.name)
         continue;
-      const auto server = test.options.servers.find(model->spec.framework_type);
+      const auto server = test.options.servers.find(hosting::framework_of(*model));
       if (auto work = work_for(*model, *node, edge_pod(*model, test.world.pods),
                                server == test.options.servers.end() ? nullptr : &server->second))
         assigned.models.push_back(std::move(*work));

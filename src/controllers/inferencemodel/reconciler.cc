@@ -9,6 +9,7 @@
 #include "hosting/agent_change.h"
 #include "hosting/certificate.h"
 #include "hosting/certificate_issuer.h"
+#include "hosting/chosen_model.h"
 #include "hosting/conditions.h"
 #include "hosting/labels.h"
 #include "hosting/service_address.h"
@@ -92,7 +93,8 @@ bool same_port_claim(const InferenceModel& before, const InferenceModel& now) {
   return before.metadata.uid == now.metadata.uid &&
          before.metadata.generation == now.metadata.generation &&
          before.metadata.deleting() == now.metadata.deleting() &&
-         before.status.node == now.status.node;
+         before.status.node == now.status.node &&
+         hosting::awaits_choice(before) == hosting::awaits_choice(now);
 }
 
 // Pods of our Deployments carry the model's name in a label; their owner is the ReplicaSet or the
@@ -151,6 +153,11 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.maps<api::Pod>(of_pod).maps<api::EndpointSlice>(of_slice);
   w.maps<api::Node>(of_node, hosting::same_to_pods).changes<api::EdgeNode>(of_edge_node);
   w.maps<InferenceModel>(rivals, same_port_claim);
+  const auto referring = [](const auto& model, const runtime::Caches& caches) {
+    return models_referring_to(model.metadata.key(), caches);
+  };
+  w.maps<api::Model>(referring).maps<api::SednaModel>(referring);
+  w.indexes<InferenceModel>(kByModelRef, index_by_model_ref);
   add_indexes(w);
   w.workers(kModelsAtOnce);
   w.indexes<InferenceModel>(kByNode, index_by_node).indexes<InferenceModel>(kByPort, index_by_port);
@@ -159,6 +166,26 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.indexes<api::EndpointSlice>(std::string(hosting::kSlicesByService), hosting::slices_by_service);
 }
 
+namespace {
+
+// The Models that modelRef may choose.
+hosting::AnyModels referred_by(const InferenceModel& model, const runtime::Caches& caches) {
+  const api::ModelRef& ref = *model.spec.model_ref;
+  const std::string& ns = model.metadata.ns;
+  if (!ref.selector) return hosting::named_models({ns, ref.name}, caches);
+  hosting::AnyModels out;
+  const auto add = [&](const auto& models) {
+    for (const auto& one : models) {
+      if (!one->metadata.deleting()) out.push_back(hosting::any_model(one));
+    }
+  };
+  add(caches.of<api::Model>().list(ns));
+  add(caches.of<api::SednaModel>().list(ns));
+  return out;
+}
+
+}  // namespace
+
 World InferenceModelReconciler::look(const InferenceModel& model) const {
   World world;
   const meta::ObjectKey key = model.metadata.key();
@@ -166,6 +193,7 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
   nodes.add_for(model);
   world.nodes = nodes.list();
   world.pods = caches_.of<api::Pod>().by_index(kByModel, key.str());
+  if (model.spec.model_ref) world.referred = referred_by(model, caches_);
   if (model.spec.on_edge()) {
     if (const hosting::Placement placement = hosting::place(model, world.nodes);
         !placement.node.empty()) {
