@@ -451,7 +451,11 @@ class Diagnosis {
                         name = model.at("metadata/name").as_string();
       const Json* ready = condition(model, "Ready");
       const Json& failure = model.at("status/modelStatus/lastFailure");
-      const std::string& target = model.at("spec/targetVersion").as_string();
+      const std::string& target =
+          model
+              .at(model["spec"].contains("modelRef") ? "status/modelStatus/target"
+                                                     : "spec/targetVersion")
+              .as_string();
       if (is_true(ready) && failure.is_object() && failure["version"].as_string() == target) {
         add(Level::kBad, "model " + ns + "/" + name,
             "serves version " + model.at("status/servingVersion").as_string() +
