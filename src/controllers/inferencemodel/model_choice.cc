@@ -140,7 +140,8 @@ ModelChoice choose_named(const InferenceModel& model, const World& world,
     return last_choice(
         model, {"ModelNotFound", "there is no Model " + ref.name +
                                      (ref.group.empty() ? "" : " of the group " + ref.group)});
-  const std::string present = hosting::version_of(*found.model->spec);
+  const std::string present = hosting::version_of(
+      *found.model->spec, api::known_sha256(*found.model->spec, *found.model->status));
   if (!ref.version.empty() && ref.version != present) {
     const std::string changed = "Model " + ref.name + " has version " + present;
     if (is_chosen(*found.model, model) && model.status.model_ref->version == ref.version) {
@@ -172,21 +173,24 @@ std::optional<double> finite(const std::string& text) {
   return out;
 }
 
+std::optional<Candidate> match(const AnyModel& model, const api::ModelSelector& selector) {
+  if (!selector.task.empty() && model.spec->task != selector.task) return {};
+  if (!meta::LabelSelector::equals(selector.labels).matches(model.metadata->labels)) return {};
+  const api::ModelMetric* metric = model.status->find_metric(selector.metric);
+  const auto value = metric == nullptr ? std::nullopt : finite(metric->value);
+  if (!value || *value < selector.at_least.value_or(*value) ||
+      *value > selector.at_most.value_or(*value))
+    return {};
+  return Candidate{&model, *value, metric->value};
+}
+
 // The Models that match, the best first. The present choice comes before equally good ones, so that
 // the choice does not alternate.
 std::vector<Candidate> matching(const InferenceModel& model, const api::ModelSelector& selector,
                                 const hosting::AnyModels& models) {
-  const auto labels = meta::LabelSelector::equals(selector.labels);
   std::vector<Candidate> out;
   for (const AnyModel& one : models) {
-    if (!selector.task.empty() && one.spec->task != selector.task) continue;
-    if (!labels.matches(one.metadata->labels)) continue;
-    const api::ModelMetric* metric = one.status->find_metric(selector.metric);
-    const auto value = metric == nullptr ? std::nullopt : finite(metric->value);
-    if (!value || *value < selector.at_least.value_or(*value) ||
-        *value > selector.at_most.value_or(*value))
-      continue;
-    out.push_back({&one, *value, metric->value});
+    if (auto candidate = match(one, selector)) out.push_back(std::move(*candidate));
   }
   const bool least_first = selector.order == api::ModelSelector::kMin;
   const auto rank = [&](const Candidate& one) {
@@ -238,6 +242,11 @@ std::optional<hosting::Problem> framework_problem(const std::string& framework,
       "the operator has no server for frameworkType " + framework + " (it has: " + known +
           "): add one with --servers FILE of `varda up` or `varda operator`, or "
           "give an image"};
+}
+
+bool may_choose(const api::ModelRef& ref, const AnyModel& model) {
+  if (ref.selector) return match(model, *ref.selector).has_value();
+  return ref.name == model.metadata->name && (ref.group.empty() || ref.group == model.group);
 }
 
 ModelChoice choose_model(const InferenceModel& model, const World& world,

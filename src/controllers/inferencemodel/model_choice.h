@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "controllers/inferencemodel/plan.h"
+#include "hosting/model_archive.h"
 
 namespace varda::controllers::inferencemodel {
 
@@ -14,6 +15,9 @@ struct ModelChoice {
   // ModelNotFound, ModelAmbiguous, ModelUnsupported, DigestMissing, FrameworkUnsupported
   std::optional<hosting::Problem> problem;
 };
+
+/// True if the reference is to this Model of the same namespace, or its selector matches the Model.
+bool may_choose(const api::ModelRef& ref, const hosting::AnyModel& model);
 
 /// Requires spec.modelRef.
 ModelChoice choose_model(const api::InferenceModel& model, const World& world,

@@ -211,6 +211,31 @@ TEST_F(ModelRef, SelectorFollowsTheBetterModel) {
   EXPECT_EQ(chosen("name"), "a");
 }
 
+// The operator reads only files that an InferenceModel may serve.
+TEST_F(ModelRef, ModelWithoutDigestIsPinned) {
+  stop();
+  file_digests_ = [](const std::string& url) {
+    const char digit = url.find("a.onnx") != std::string::npos ? '3' : '4';
+    return hosting::FileDigest{hosting::FileDigest::State::kRead, std::string(64, digit), 9, ""};
+  };
+  start();
+  add_edge_node();
+  for (const char* name : {"a", "b"})
+    post(kEdgeaiModels, std::string("{apiVersion: edgeai.io/v1alpha1, kind: Model, metadata: "
+                                    "{name: ") +
+                            name + "}, spec: {format: onnx, modelUrl: 'http://f/" + name +
+                            ".onnx'}}");
+  add_inference_model("{name: a}");
+  ASSERT_TRUE(eventually([&] { return chosen("version") == "333333333333"; }))
+      << codec::write_json(status());
+  EXPECT_TRUE(get(kEdgeaiModels + "/b").at("status/pinned").is_null());
+  patch(kDigits, "{spec: {modelRef: {name: null, selector: {metric: accuracy, atLeast: 0.9}}}}");
+  set_accuracy("b", "0.91");
+  ASSERT_TRUE(eventually([&] { return chosen("version") == "444444444444"; }))
+      << codec::write_json(status());
+  EXPECT_EQ(get(kEdgeaiModels + "/b").at("status/pinned/sha256").as_string(), std::string(64, '4'));
+}
+
 TEST_F(ModelRef, ManifestBecomesModelRefWithoutAnotherPod) {
   add_edge_node();
   post(testing::kInferenceModels,

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "controllers/inferencemodel/indexes.h"
+#include "controllers/inferencemodel/model_choice.h"
 #include "controllers/joint/indexes.h"
 
 namespace varda::controllers::model {
@@ -38,13 +40,41 @@ std::vector<meta::ObjectKey> models_of(const api::JointInferenceService& service
   return keys;
 }
 
-bool is_served(const meta::ObjectKey& model, const runtime::Caches& caches) {
-  const auto services =
-      caches.of<api::JointInferenceService>().by_index(joint::kByModel, model.str());
-  return std::any_of(services.begin(), services.end(), [&](const auto& service) {
-    const auto keys = models_of(*service);
-    return std::find(keys.begin(), keys.end(), model) != keys.end();
+bool is_served_by(const api::JointInferenceService& service, const hosting::AnyModel& model) {
+  const auto tiers = joint::tiers_of(service);
+  return std::any_of(tiers.begin(), tiers.end(), [&](const joint::Tier& tier) {
+    return !tier.has_template() && tier.model->name == model.metadata->name &&
+           (tier.model->group.empty() || tier.model->group == model.group);
   });
+}
+
+bool is_served(const hosting::AnyModel& model, const runtime::Caches& caches) {
+  const meta::ObjectKey key = model.metadata->key();
+  const auto services =
+      caches.of<api::JointInferenceService>().by_index(joint::kByModel, key.str());
+  if (std::any_of(services.begin(), services.end(),
+                  [&](const auto& service) { return is_served_by(*service, model); }))
+    return true;
+  const auto referring = inferencemodel::models_referring_to(key, caches);
+  return std::any_of(referring.begin(), referring.end(), [&](const meta::ObjectKey& one) {
+    const auto server = caches.of<api::InferenceModel>().get(one);
+    return server != nullptr && server->spec.model_ref &&
+           inferencemodel::may_choose(*server->spec.model_ref, model);
+  });
+}
+
+/// The Models without a digest that an InferenceModel may serve.
+template <api::Group G>
+std::vector<meta::ObjectKey> unpinned_of(const api::InferenceModel& server,
+                                         const runtime::Caches& caches) {
+  std::vector<meta::ObjectKey> keys;
+  if (!server.spec.model_ref) return keys;
+  for (const auto& model : caches.of<api::ModelOf<G>>().list(server.metadata.ns)) {
+    if (needs_pin(*model) &&
+        inferencemodel::may_choose(*server.spec.model_ref, hosting::any_model(model)))
+      keys.push_back(model->metadata.key());
+  }
+  return keys;
 }
 
 // Nodes with reports about the model, and those of earlier reporters. By name.
@@ -74,6 +104,12 @@ void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
   w.template maps<api::JointInferenceService>(
       [](const api::JointInferenceService& service, const runtime::Caches&) {
         return models_of(service);
+      });
+  w.template indexes<api::InferenceModel>(inferencemodel::kByModelRef,
+                                          inferencemodel::index_by_model_ref);
+  w.template maps<api::InferenceModel>(
+      unpinned_of<G>, [](const api::InferenceModel& before, const api::InferenceModel& now) {
+        return before.metadata.generation == now.metadata.generation;
       });
   w.template indexes<api::EdgeNode>(kByReportedModel, index_by_reported_model);
   const auto copied = [](const std::string& node, const hosting::Labels& labels,
@@ -109,8 +145,11 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
   replication::ReplicationWorld world;
   if (const auto claim = claim_of(which, model.spec))
     world = replication::world_of({*claim}, caches_);
+  // Shares no ownership: the argument outlives this call.
+  const hosting::AnyModel viewed =
+      hosting::any_model(std::shared_ptr<const Model>(std::shared_ptr<const Model>(), &model));
   std::optional<hosting::FileDigest> digest;
-  if (file_digests_ && needs_pin(model) && is_served(model.metadata.key(), caches_))
+  if (file_digests_ && needs_pin(model) && is_served(viewed, caches_))
     digest = file_digests_(model.spec.url);
   const std::string now = meta::format_time(clock_.wall());
   Status unreadable;
