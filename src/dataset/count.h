@@ -46,35 +46,36 @@ struct Counted {
   Tally tally;
   std::uint64_t bytes = 0;      // counted bytes: of the file, or of the samples' files
   std::string fingerprint;      // "xxh3:" and 32 hex digits; unread images: names and sizes
-  std::uint64_t from_byte = 0;  // start of reading; above 0 after growth
+  std::uint64_t from_byte = 0;  // start of reading; above 0 after growth. Of a folder: bytes of
+                                // its files that were not read again
   std::string whole_because;    // the reason why the given state was unusable
   bool complete = true;         // false: stopped at bytes_max; the tally covers the bytes so far
   os::FileFacts facts;          // facts of the path, from before reading
-  std::string state;  // for the next count; "" if that must read everything (folders, a file
-                      // changed while it was read)
+  std::string state;  // for the next count; "" if that must read everything (a folder of voc or
+                      // imagefolder, very many files, a file changed while it was read)
 };
 
-/// Blocks and reads in the calling thread. Memory does not grow with the dataset (kClassesMax
-/// bounds it).
+/// Blocks and reads in the calling thread. Memory does not grow with the dataset (kClassesMax and
+/// the longest state of a folder, 1 MiB, bound it).
 ///
 /// The state is used if it has the same format, options and file, and the file has not shrunk. The
 /// first and the last 64 KiB of the counted part must be unchanged. A change in the middle of a
 /// file with the same inode is therefore missed. Count without a state from time to time. Bytes
 /// beyond the initial size are left for the next count, and the result mentions them.
 ///
+/// The state of a folder covers each file alone. A file with the same size and times is not opened.
+///
 /// kNotFound, kForbidden: from the tree. kInvalid: a file where the format needs a folder, or vice
 /// versa; a pipe or device. kInternal: reading failed before the end. kCancelled, kTimeout: from
 /// the context.
 Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request& request);
 
-/// Counts a folder in portions, for callers with other work in between. Keeps its state in memory
-/// only, and keeps some folders open. One thread at a time.
+/// Counts a folder in portions, for callers with other work in between. Between portions it keeps
+/// its progress in memory only, and some folders and a file open. One thread at a time.
 class FolderCount {
  public:
-  /// `tree` outlives it. Errors are those of count().
-  static Result<std::unique_ptr<FolderCount>> begin(os::ReadableTree& tree, const os::Path& path,
-                                                    const Format& format,
-                                                    const FormatOptions& options);
+  /// `tree` outlives it. `request` has a format that counts folders. Errors are those of count().
+  static Result<std::unique_ptr<FolderCount>> begin(os::ReadableTree& tree, const Request& request);
   virtual ~FolderCount() = default;
   /// Continues for about this many steps; a step is one entry or 4 KiB read. Absent: unfinished.
   virtual Result<std::optional<Counted>> resume(const Context& ctx, std::uint64_t steps) = 0;

@@ -1,6 +1,7 @@
-// Folders on a real disk: voc and imagefolder, and hostile contents.
+// Folders on a real disk: voc, imagefolder and folders of files, and hostile contents.
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -10,6 +11,7 @@ namespace varda::dataset {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 class Folders : public ::testing::Test {
  protected:
@@ -29,10 +31,11 @@ class Folders : public ::testing::Test {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << bytes;
   }
-  Result<Counted> run_count(const std::string& format, const fs::path& path) {
+  Result<Counted> run_count(const std::string& format, const fs::path& path,
+                            const std::string& state = "") {
     TRY(const auto tree, os::open_readable_tree({root_}));
     return count(Context::background(), *tree,
-                 {.path = path, .format = find_format(format).value()});
+                 {.path = path, .format = find_format(format).value(), .state = state});
   }
   Result<Counted> run_count(const std::string& format) { return run_count(format, root_); }
 
@@ -172,6 +175,198 @@ TEST_F(Folders, InvalidAnnotationIsMalformedWithFileAndReason) {
   }
 }
 
+TEST_F(Folders, XmlIsAnotherNameOfVoc) {
+  put("Annotations/1.xml", "<annotation><object><name>cat</name></object></annotation>");
+  const Counted voc = run_count("voc").value(), xml = run_count("XML").value();
+  EXPECT_EQ(xml.tally, voc.tally);
+  EXPECT_EQ(xml.fingerprint, voc.fingerprint);
+  EXPECT_EQ(find_format("xml").value()->name, "xml");
+  put("notes/1.txt");
+  EXPECT_EQ(run_count("xml", root_ / "notes").error().message(),
+            (root_ / "notes").string() +
+                " has neither a folder Annotations nor a file *.xml, as xml has");
+  EXPECT_EQ(run_count("xml", root_ / "notes/1.txt").error().message(),
+            (root_ / "notes/1.txt").string() + " is not a folder; xml is counted in a folder");
+}
+
+TEST_F(Folders, AnnotationsWithoutTheFolderAnnotationsAreCounted) {
+  put("1.xml", "<annotation><object><name>cat</name></object></annotation>");
+  put("2.XML", "<html/>");
+  put("1.jpg");
+  put("deeper/3.xml", "<annotation/>");
+  for (const char* format : {"voc", "xml"}) {
+    const Counted counted = run_count(format).value();
+    EXPECT_EQ(counted.tally.samples, 1u);
+    EXPECT_EQ(counted.tally.classes, (Classes{{"cat", 1}}));
+    EXPECT_EQ(counted.tally.malformed, 1u);
+    EXPECT_EQ(counted.tally.first_malformed->file, "2.XML");
+  }
+}
+
+TEST_F(Folders, FolderOfFilesIsTheSumOfItsFiles) {
+  for (const auto& [format, text, samples, malformed] :
+       std::vector<std::tuple<std::string, std::string, std::uint64_t, std::uint64_t>>{
+           {"txt", "a\n\nb\n", 2, 0},
+           {"csv", "id,name\n1,x\n2,\"y\nz\"\n3\n", 2, 1},
+           {"tsv", "id\tname\n1\tx\n2\n", 1, 1},
+           {"jsonl", "{}\n[1]\n{\n", 2, 1},
+           {"json", "[1,2,{}]", 3, 0}}) {
+    fs::remove_all(root_);
+    put("a." + format, text);
+    put("deep/er/b." + format, text);
+    put("C." + std::string(format == "csv" ? "CSV" : format), text);
+    for (const char* ignored : {".hidden", "notes", "notes.md", "a.gz"}) put(ignored, text);
+    put(".git/x." + format, text);
+    put("." + format, text);
+    const Counted counted = run_count(format).value();
+    EXPECT_EQ(counted.tally.samples, 3 * samples) << format;
+    EXPECT_EQ(counted.tally.malformed, 3 * malformed) << format;
+    EXPECT_EQ(counted.tally.inexact, "") << format;
+    EXPECT_EQ(counted.bytes, 3 * text.size()) << format;
+    EXPECT_EQ(counted.from_byte, 0u);
+    EXPECT_EQ(counted.tally.header, format == "csv" || format == "tsv" ? "yes" : "") << format;
+    const Counted one = run_count(format, root_ / ("a." + format)).value();
+    EXPECT_EQ(one.tally.samples, samples) << format;
+    if (malformed > 0) {
+      Malformed first = *one.tally.first_malformed;
+      first.file = format == "csv" ? "C.CSV" : "C." + format;
+      EXPECT_EQ(*counted.tally.first_malformed, first) << "the first by name";
+    }
+  }
+}
+
+TEST_F(Folders, HeaderIsEmptyIfTheFilesOfAFolderDiffer) {
+  put("a.csv", "id,name\n1,x\n");
+  put("b.csv", "1,2\n3,4\n");
+  put("c.csv", "id,name\n");
+  const Counted counted = run_count("csv").value();
+  EXPECT_EQ(counted.tally.samples, 3u);
+  EXPECT_EQ(counted.tally.header, "");
+}
+
+TEST_F(Folders, CutJsonFileMakesTheFolderInexactByName) {
+  put("a.json", "[1,2]");
+  put("b.json", "[1,[2],");
+  const Counted counted = run_count("json").value();
+  EXPECT_EQ(counted.tally.samples, 4u);
+  EXPECT_TRUE(counted.tally.inexact.starts_with("b.json: ")) << counted.tally.inexact;
+}
+
+TEST_F(Folders, FolderWithoutFilesOfTheFormatHasNoSamples) {
+  put("a.csv", "1,2\n");
+  const Counted counted = run_count("txt").value();
+  EXPECT_EQ(counted.tally.samples, 0u);
+  EXPECT_EQ(counted.tally.inexact, "");
+}
+
+TEST_F(Folders, CountOfFilesContinuesAfterEachChange) {
+  const auto append = [this](const char* name, const char* bytes) {
+    std::ofstream(root_ / name, std::ios::app) << bytes;
+  };
+  put("a.txt", "1\n2\n");
+  put("b.txt", "1\n2\n3\n");
+  put("deep/c.txt", "1\n");
+  std::string state = run_count("txt")->state;
+  struct Change {
+    const char* why;
+    std::function<void()> make;
+    std::uint64_t samples, bytes_reused;
+  };
+  for (const Change& change : std::vector<Change>{
+           {"nothing", [] {}, 6, 12},
+           {"growth", [&] { append("a.txt", "3\n4\n"); }, 8, 12},
+           {"growth inside of a line", [&] { append("deep/c.txt", "2"); }, 9, 16},
+           {"end of this line", [&] { append("deep/c.txt", "2\n"); }, 9, 17},
+           {"a new file", [&] { put("new.txt", "1\n"); }, 10, 19},
+           {"a removed file", [&] { fs::remove(root_ / "b.txt"); }, 7, 15},
+           {"a file of another format", [&] { put("new.csv", "1\n"); }, 7, 15},
+           {"a rename", [&] { fs::rename(root_ / "new.txt", root_ / "old.txt"); }, 7, 13},
+           {"a truncated file", [&] { fs::resize_file(root_ / "a.txt", 2); }, 4, 7},
+           {"an editor's replacement",
+            [&] {
+              put("tmp", "1\n2\n3\n");
+              fs::rename(root_ / "tmp", root_ / "a.txt");
+            },
+            6, 7},
+           {"rewritten with the same size",
+            [&] {
+              put("a.txt", "1\n\n\n\n\n");
+              fs::last_write_time(root_ / "a.txt", fs::file_time_type::clock::now() - 1h);
+            },
+            4, 7},
+       }) {
+    change.make();
+    const Counted whole = run_count("txt").value(), next = run_count("txt", root_, state).value();
+    EXPECT_EQ(next.tally, whole.tally) << change.why;
+    EXPECT_EQ(next.fingerprint, whole.fingerprint) << change.why;
+    EXPECT_EQ(next.bytes, whole.bytes) << change.why;
+    EXPECT_EQ(next.state, whole.state) << change.why;
+    EXPECT_EQ(next.tally.samples, change.samples) << change.why;
+    EXPECT_EQ(next.from_byte, change.bytes_reused) << change.why;
+    EXPECT_EQ(next.whole_because, "") << change.why;
+    state = next.state;
+  }
+}
+
+TEST_F(Folders, UnusableStateOfAFolderIsReportedAndEverythingIsRead) {
+  put("a.csv", "1,2\n");
+  const std::string state = run_count("csv")->state;
+  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"{}", "damaged"},
+           {state.substr(0, state.size() / 2), "damaged"},
+           {run_count("csv", root_ / "a.csv")->state, "no files"},
+           {run_count("tsv")->state, "another format"}}) {
+    const Counted counted = run_count("csv", root_, text).value();
+    EXPECT_EQ(counted.tally.samples, 1u);
+    EXPECT_EQ(counted.from_byte, 0u);
+    EXPECT_NE(counted.whole_because.find(why), std::string::npos) << counted.whole_because;
+    EXPECT_EQ(counted.state, state);
+  }
+  EXPECT_NE(run_count("csv", root_ / "a.csv", state)->whole_because, "");
+}
+
+TEST_F(Folders, FolderOfVeryManyFilesHasNoState) {
+  for (int i = 0; i < 4000; ++i) put(std::to_string(i) + ".txt", "1\n");
+  const Counted counted = run_count("txt").value();
+  EXPECT_EQ(counted.tally.samples, 4000u);
+  EXPECT_EQ(counted.state, "");
+}
+
+// A file of gigabytes must not keep other datasets waiting.
+TEST_F(Folders, BigFileOfAFolderIsReadInPortions) {
+  const std::string text(std::size_t{3} << 20, '\n');
+  put("a.txt", "1\n" + text + "2\n");
+  put("b.txt", "3");
+  const auto tree = os::open_readable_tree({root_}).value();
+  const auto folder =
+      FolderCount::begin(*tree, {.path = root_, .format = find_format("txt").value()}).value();
+  int portions = 0;
+  std::optional<Counted> counted;
+  while (!counted) {
+    counted = folder->resume(Context::background(), 256).value();  // 1 MiB
+    ++portions;
+  }
+  EXPECT_GE(portions, 3);
+  EXPECT_EQ(counted->tally.samples, 3u);
+  EXPECT_EQ(counted->fingerprint, run_count("txt")->fingerprint);
+}
+
+TEST_F(Folders, FileThatChangesWhileItIsReadMakesTheFolderInexact) {
+  put("a.txt", std::string(std::size_t{3} << 20, '\n'));
+  const auto tree = os::open_readable_tree({root_}).value();
+  const auto folder =
+      FolderCount::begin(*tree, {.path = root_, .format = find_format("txt").value()}).value();
+  ASSERT_FALSE(folder->resume(Context::background(), 256)->has_value());
+  std::ofstream(root_ / "a.txt", std::ios::app) << "1\n";
+  std::optional<Counted> counted;
+  while (!counted) counted = folder->resume(Context::background(), 256).value();
+  EXPECT_TRUE(counted->tally.inexact.starts_with("a.txt: the file grew")) << counted->tally.inexact;
+  const Counted next = run_count("txt", root_, counted->state).value();
+  EXPECT_EQ(next.tally.samples, 1u);
+  EXPECT_EQ(next.tally.inexact, "");
+  EXPECT_EQ(next.from_byte, std::uint64_t{3} << 20);
+}
+
 TEST_F(Folders, MissingOrWrongPathsAreRefusedByName) {
   put("data.csv", "1,2\n");
   put("folder/1.jpg");
@@ -182,7 +377,7 @@ TEST_F(Folders, MissingOrWrongPathsAreRefusedByName) {
   for (const auto& [format, path, code, why] :
        std::vector<std::tuple<std::string, fs::path, Code, std::string>>{
            {"csv", root_ / "nope.csv", Code::kNotFound, "nope.csv"},
-           {"csv", root_ / "folder", Code::kInvalid, "is a folder"},
+           {"coco", root_ / "folder", Code::kInvalid, "is a folder"},
            {"csv", root_ / "pipe", Code::kInvalid, "pipe, socket or device"},
            {"csv", scratch_ / "secret.csv", Code::kForbidden, "secret.csv"},
            {"csv", root_ / "../secret.csv", Code::kForbidden, "secret.csv"},

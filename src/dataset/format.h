@@ -9,8 +9,13 @@
 //   jsonl        a line with more than blanks that is one JSON text
 //   json         an element of the file's top-level array
 //   coco         an object in the file's array "images"; classes: annotations by category name
-//   voc          a file Annotations/*.xml; classes: its annotation/object elements by name
+//   voc          a file Annotations/*.xml; classes: its annotation/object elements by name. In a
+//                folder without Annotations, a file *.xml of the folder itself
+//   xml          another name of voc
 //   imagefolder  an image, by its extension, at any depth below a folder that names its class
+//
+// In place of one file, csv, tsv, txt, jsonl and json also take a folder: the sum of all files with
+// the format's extension, at any depth.
 //
 // An item in place of a sample that is not a sample is malformed. Malformed items are counted
 // separately, and the first is reported with its place.
@@ -68,7 +73,8 @@ struct Tally {
   bool has_classes = false;                      // the format defines classes
   std::map<std::string, std::uint64_t> classes;  // number per class
   std::uint64_t further_classes = 0;             // sum of the classes beyond kClassesMax
-  std::string header;   // "yes" or "no", if the format has a header and a record was seen
+  std::string header;   // "yes" or "no", if the format has a header and a record was seen; ""
+                        // also if the files of a folder differ
   std::string inexact;  // the reason why `samples` may be incomplete; "" if exact
   friend bool operator==(const Tally&, const Tally&) = default;
 };
@@ -79,9 +85,12 @@ class TreeScan;
 /// One format. Either `stream` or `tree` is set.
 struct Format {
   std::string_view name;
-  std::string_view sample;  // description of one sample, for people
+  std::string_view sample;     // description of one sample, for people
+  std::string_view extension;  // with `stream`: of the files of a folder; "": only one file
   std::unique_ptr<StreamScanner> (*stream)(const FormatOptions& options) = nullptr;
   std::unique_ptr<TreeScan> (*tree)(const FormatOptions& options) = nullptr;
+
+  bool counts_folders() const { return tree != nullptr || !extension.empty(); }
 };
 
 const std::vector<const Format*>& formats();

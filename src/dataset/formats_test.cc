@@ -224,7 +224,7 @@ TEST(Formats, UnknownFormatIsRefusedWithTheListOfFormats) {
   ASSERT_FALSE(format.ok());
   EXPECT_EQ(format.error().code(), Code::kInvalid);
   EXPECT_EQ(format.error().message(),
-            "there is no format \"parquet\"; there are csv, tsv, txt, jsonl, json, coco, voc, "
+            "there is no format \"parquet\"; there are csv, tsv, txt, jsonl, json, coco, voc, xml, "
             "imagefolder");
   EXPECT_EQ(find_format("CSV").value()->name, "csv");
 }

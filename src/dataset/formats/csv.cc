@@ -6,6 +6,7 @@ namespace varda::dataset {
 extern const Format kCsv;
 const Format kCsv{.name = "csv",
                   .sample = "a record of RFC 4180, without the header",
+                  .extension = ".csv",
                   .stream = [](const FormatOptions& options) -> std::unique_ptr<StreamScanner> {
                     return std::make_unique<DelimitedScanner>(
                         Dialect{.delimiter = ',', .quote = '"'}, options);

@@ -27,7 +27,8 @@ class ArrayScanner final : public JsonFileScanner {
 
 extern const Format kJson;
 const Format kJson{.name = "json",
-                   .sample = "an element of the file's array",
+                   .sample = "an element of a file's array",
+                   .extension = ".json",
                    .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> {
                      return std::make_unique<ArrayScanner>();
                    }};

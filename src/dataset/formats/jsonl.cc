@@ -46,6 +46,7 @@ class JsonlScanner final : public LineScanner {
 extern const Format kJsonl;
 const Format kJsonl{.name = "jsonl",
                     .sample = "a line that is a JSON text",
+                    .extension = ".jsonl",
                     .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> {
                       return std::make_unique<JsonlScanner>();
                     }};

@@ -7,6 +7,7 @@ namespace varda::dataset {
 extern const Format kTsv;
 const Format kTsv{.name = "tsv",
                   .sample = "a line of fields between tabs, without the header",
+                  .extension = ".tsv",
                   .stream = [](const FormatOptions& options) -> std::unique_ptr<StreamScanner> {
                     return std::make_unique<DelimitedScanner>(
                         Dialect{.delimiter = '\t', .quote = '\0'}, options);

@@ -44,6 +44,7 @@ class TxtScanner final : public LineScanner {
 extern const Format kTxt;
 const Format kTxt{.name = "txt",
                   .sample = "a line that holds more than blanks",
+                  .extension = ".txt",
                   .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> {
                     return std::make_unique<TxtScanner>();
                   }};

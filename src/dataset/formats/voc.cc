@@ -1,4 +1,5 @@
-// voc: Pascal VOC, a folder with Annotations/*.xml. http://host.robots.ox.ac.uk/pascal/VOC/
+// voc, also named xml: Pascal VOC, a folder with Annotations/*.xml, or only the annotations.
+// http://host.robots.ox.ac.uk/pascal/VOC/
 //
 // The XML is untrusted. Expat parses it in pieces and fetches nothing. The parser stops at the
 // first entity declaration, so no entity is ever expanded.
@@ -114,13 +115,17 @@ class Annotation {
 
 class VocScan final : public TreeScan {
  public:
+  /// `name`: the name of the format in messages.
+  explicit VocScan(std::string_view name) : name_(name) {}
+
   Status begin(const Surroundings& around) override {
+    root_ = around.root;
     const auto facts = around.tree.facts(around.root / "Annotations");
-    if (!facts.ok() && facts.error().code() == Code::kNotFound)
-      return Error(Code::kInvalid, around.root.string() + " has no folder Annotations, as voc has");
-    if (!facts.ok()) return facts.error();
+    bare_ = !facts.ok() && facts.error().code() == Code::kNotFound;
+    if (!facts.ok() && !bare_) return facts.error();
     found_.tally.has_classes = true;
-    const WalkOptions options{.below = "Annotations", .depth_max = 0, .wanted = is_xml};
+    const WalkOptions options{
+        .below = bare_ ? "" : "Annotations", .depth_max = 0, .wanted = is_xml};
     walk_.emplace(around, options, folder_,
                   [this, &around](const FolderEntry& entry) { return file(around, entry); });
     return walk_->begin();
@@ -128,8 +133,14 @@ class VocScan final : public TreeScan {
   Result<bool> resume(const Context& ctx, std::uint64_t steps) override {
     TRY(const bool all, walk_->resume(ctx, steps));
     found_.entries = walk_->entries();
-    if (all) found_.fingerprint = files_.hex();
-    return all;
+    if (!all) return false;
+    if (bare_ && found_.tally.samples + found_.tally.malformed == 0)
+      return Error(Code::kInvalid, root_.string() +
+                                       " has neither a folder Annotations nor a file "
+                                       "*.xml, as " +
+                                       std::string(name_) + " has");
+    found_.fingerprint = files_.hex();
+    return true;
   }
   const Found& found() const override { return found_; }
 
@@ -173,6 +184,9 @@ class VocScan final : public TreeScan {
     return hash.result();
   }
 
+  const std::string_view name_;
+  os::Path root_;
+  bool bare_ = false;  // without a folder Annotations
   Found found_;
   FolderTally folder_{found_.tally};
   SetHash files_;
@@ -186,7 +200,14 @@ extern const Format kVoc;
 const Format kVoc{.name = "voc",
                   .sample = "a file Annotations/*.xml",
                   .tree = [](const FormatOptions&) -> std::unique_ptr<TreeScan> {
-                    return std::make_unique<VocScan>();
+                    return std::make_unique<VocScan>("voc");
+                  }};
+
+extern const Format kXml;
+const Format kXml{.name = "xml",
+                  .sample = "as of voc",
+                  .tree = [](const FormatOptions&) -> std::unique_ptr<TreeScan> {
+                    return std::make_unique<VocScan>("xml");
                   }};
 
 }  // namespace varda::dataset

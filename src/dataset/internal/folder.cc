@@ -23,6 +23,19 @@ void FolderTally::inexact(const std::string& file, std::string_view why) {
   tally_.inexact = file + ": " + std::string(why);
 }
 
+void FolderTally::add(const std::string& file, const Tally& tally) {
+  tally_.samples += tally.samples;
+  if (tally.first_malformed) {
+    const Malformed& first = *tally.first_malformed;
+    malformed(file, first.why, first.line, first.byte);
+    tally_.malformed += tally.malformed - 1;
+  }
+  if (!tally.inexact.empty()) inexact(file, tally.inexact);
+  if (tally.header.empty() || headers_differ_) return;
+  headers_differ_ = !tally_.header.empty() && tally_.header != tally.header;
+  tally_.header = headers_differ_ ? "" : tally.header;
+}
+
 Walk::Walk(const TreeScan::Surroundings& around, WalkOptions options, FolderTally& tally,
            Visit visit)
     : around_(around), options_(std::move(options)), tally_(tally), visit_(std::move(visit)) {}

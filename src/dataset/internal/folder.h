@@ -23,10 +23,13 @@ class FolderTally {
                  std::uint64_t byte = 0);
   /// Records an unreadable entry, so samples may be missing.
   void inexact(const std::string& file, std::string_view why);
+  /// Adds the samples and problems of one file. The header is set if it is the same in all files.
+  void add(const std::string& file, const Tally& tally);
 
  private:
   Tally& tally_;
   std::string inexact_file_;
+  bool headers_differ_ = false;
 };
 
 struct FolderEntry {
@@ -41,7 +44,7 @@ struct FolderEntry {
 struct WalkOptions {
   std::string below;          // the folder to walk, below the root; "": the root
   std::size_t depth_max = 0;  // 0: the folder itself only
-  bool (*wanted)(std::string_view name) = nullptr;
+  std::function<bool(std::string_view name)> wanted;
 };
 
 /// Calls `visit` with every regular file that has a wanted name, in no particular order. A link to

@@ -58,16 +58,19 @@ class TreeScan {
   };
   struct Found {
     Tally tally;
-    std::uint64_t entries = 0;  // entries visited
-    std::uint64_t bytes = 0;    // bytes of files that are samples or malformed
-    std::string fingerprint;    // 32 hex digits
+    std::uint64_t entries = 0;       // entries visited
+    std::uint64_t bytes = 0;         // bytes of files that are samples or malformed
+    std::uint64_t bytes_reused = 0;  // of these, bytes whose count comes from the given state
+    std::string fingerprint;         // 32 hex digits
+    std::string state;               // for the next scan; "": none
+    std::string whole_because;       // the reason why the given state was unusable
   };
   virtual ~TreeScan() = default;
   /// Call it once, first. `around` outlives the scan.
   virtual Status begin(const Surroundings& around) = 0;
   /// Continues for about this many steps; a step is an entry, or kStepBytes read. True: finished.
   virtual Result<bool> resume(const Context& ctx, std::uint64_t steps) = 0;
-  /// The result so far; the fingerprint is set only when finished.
+  /// The result so far; fingerprint and state are set only when finished.
   virtual const Found& found() const = 0;
   static constexpr std::uint64_t kStepBytes = 4096;
 };

@@ -1,7 +1,9 @@
-// The position of a count in a file, as storable text: one line of JSON with its own hash.
+// The position of a count in a file or a folder, as storable text: one line of JSON with its own
+// hash.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,23 @@ struct State {
   /// kCorrupt: damaged, or another version, format or options; the message says which.
   static Result<State> parse(std::string_view text, const Format& format,
                              const FormatOptions& options);
+  codec::Json to_json() const;
+  static Result<State> from_json(const codec::Json& json);
+};
+
+/// The counts of the files in a folder.
+struct FolderState {
+  struct File {
+    std::string times;        // of last change; another text: the file has changed
+    std::string fingerprint;  // of the content
+    State state;
+  };
+  std::map<std::string, File> files;  // by path below the folder
+
+  std::string text(const Format& format, const FormatOptions& options) const;
+  /// kCorrupt: as State::parse().
+  static Result<FolderState> parse(std::string_view text, const Format& format,
+                                   const FormatOptions& options);
 };
 
 }  // namespace varda::dataset::internal
