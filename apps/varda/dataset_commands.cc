@@ -51,7 +51,10 @@ void add_dataset_commands(Program program) {
   const auto flags = std::make_shared<CountFlags>();
   CLI::App* command = dataset->add_subcommand(
       "count", "count the samples of a file or folder exactly, or print why counting failed");
-  command->add_option("path", flags->path, "file, or for voc and imagefolder a folder")->required();
+  command
+      ->add_option("path", flags->path,
+                   "file or folder; for voc and imagefolder a folder, for coco a file")
+      ->required();
   command->add_option("--format", flags->options.format, names_of_formats())->required();
   command
       ->add_option("--header", flags->options.header,
@@ -60,7 +63,8 @@ void add_dataset_commands(Program program) {
   command->add_option("-o,--output", flags->options.output, "json or yaml; default: text");
   command->add_option(
       "--state", flags->state,
-      "file that records where counting stopped: the next count reads appended data only");
+      "file that records where counting stopped: the next count reads only what was added; not "
+      "for voc and imagefolder");
   command->add_option("--allow-files-below", flags->roots,
                       "links must stay below this directory; default: no limit");
   command->callback([&chosen, &globals, flags] {

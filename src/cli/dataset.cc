@@ -66,7 +66,10 @@ std::string describe_count(const dataset::Counted& counted) {
   if (others > 0) rows.push_back({"  (others)", std::to_string(others)});
   rows.push_back({"fingerprint", counted.fingerprint});
   if (counted.from_byte > 0)
-    rows.push_back({"read", "from byte " + std::to_string(counted.from_byte) + " on"});
+    rows.push_back({"read", counted.facts.kind == os::FileKind::kDirectory
+                                ? std::to_string(counted.bytes - counted.from_byte) +
+                                      " bytes: the others have not changed"
+                                : "from byte " + std::to_string(counted.from_byte) + " on"});
   if (!counted.whole_because.empty())
     rows.push_back({"read", "all of it: " + harmless(counted.whole_because)});
   return align(rows);

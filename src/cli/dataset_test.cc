@@ -63,5 +63,21 @@ TEST(CountDataset, CountResumesFromItsStateAndRestartsWithoutOne) {
   std::filesystem::remove_all(made);
 }
 
+TEST(CountDataset, CountOfAFolderResumesFromItsState) {
+  std::string made = ::testing::TempDir() + "varda-cli-XXXXXX";
+  ASSERT_NE(::mkdtemp(made.data()), nullptr);
+  for (const char* name : {"a.txt", "b.txt"}) std::ofstream(os::Path(made) / name) << "1\n2\n";
+  os::testing::MemoryFileSystem fs;
+  ASSERT_TRUE(fs.make_directories("/states", 0755).ok());
+  const CountOptions options{.path = made, .format = "txt", .output = "", .state = "/states/lines"};
+  const auto count = [&] { return count_dataset(Context::background(), fs, options).value(); };
+  EXPECT_NE(count().find("samples       4\n"), std::string::npos);
+  std::ofstream(os::Path(made) / "a.txt", std::ios::app) << "3\n";
+  const std::string text = count();
+  EXPECT_NE(text.find("samples       5\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("2 bytes: the others have not changed\n"), std::string::npos) << text;
+  std::filesystem::remove_all(made);
+}
+
 }  // namespace
 }  // namespace varda::cli

@@ -151,6 +151,29 @@ class Datasets(Base):
         m.wait_until('no report', lambda: not self.get('edgenode', 'edge0')['status'].get('datasets'))
         m.wait_until('no record', lambda: not list(records.iterdir()))
 
+    def test_folder_of_text_files_is_one_dataset(self):
+        code = self.data / 'code' / 'data'
+        (code / 'more').mkdir(parents=True)
+        (code / 'a.txt').write_text('1\n2\n')
+        (code / 'more/b.txt').write_text('3\n')
+        for ignored in ('notes.md', '.hidden.txt'):
+            (code / ignored).write_text('1\n')
+        self.voc('1.xml', 'dog')
+        self.apply(dataset('folder', code, 'txt'), dataset('file', code / 'a.txt', 'txt'),
+                   dataset('rows', code, 'csv'), dataset('xml', self.data / 'voc', 'xml'))
+        self.counted('folder', 3)
+        self.counted('file', 2)
+        self.counted('rows', 0)
+        self.counted('xml', 1)
+        with open(code / 'a.txt', 'a') as f:
+            f.write('4\n')
+        self.counted('folder', 4)
+        self.counted('file', 3)
+        (code / 'c.txt').write_text('5\n')
+        self.counted('folder', 5)
+        (code / 'a.txt').unlink()
+        self.counted('folder', 2)
+
     def test_count_follows_growth_rotation_and_replacement(self):
         log = self.data / 'log.txt'
         log.write_text('0\n')
@@ -190,7 +213,7 @@ class Datasets(Base):
         self.apply(dataset('outside', outside / 'secret.txt', 'txt'), dataset('missing', outside / 'no such', 'txt'),
                    dataset('link', self.data / 'link.txt', 'txt'), dataset('up', '%s/../../outside/secret.txt' % self.data, 'txt'),
                    dataset('cloud', self.data / 'good.txt', 'txt', node='cloud'), dataset('wrong', self.data / 'nothing.txt', 'txt'),
-                   dataset('kind', self.data, 'csv'))
+                   dataset('kind', self.data, 'coco'))
         self.assertIn('below %s' % self.root, self.failed('outside', 'PathForbidden'))
         self.assertEqual(self.failed('missing', 'PathForbidden').replace('no such', 'secret.txt'), self.report('outside')['message'])
         self.failed('link', 'PathForbidden')

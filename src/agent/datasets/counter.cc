@@ -12,8 +12,10 @@ std::string state_for(const CountTask& task, const os::FileFacts& facts,
                       const std::function<std::string()>& load_state) {
   if (task.portion) return task.state;
   if (task.work == Work::kRecount) return "";
-  // Replaced bytes invalidate the resume state, even if the file looks like it only grew.
-  if (task.facts && rewritten(*task.facts, facts)) return "";
+  // Replaced bytes invalidate the resume state, even if the file looks like it only grew. The state
+  // of a folder has the facts of its files.
+  const bool folder = facts.kind == os::FileKind::kDirectory;
+  if (!folder && task.facts && rewritten(*task.facts, facts)) return "";
   return task.state_on_disk ? load_state() : task.state;
 }
 
@@ -64,7 +66,7 @@ CountOutcome Counter::look(const Context& ctx, const CountTask& task, const Plan
   }
   auto facts = (*tree)->facts(path);
   const bool exists = facts.ok(), folder = exists && facts->kind == os::FileKind::kDirectory;
-  const bool walked = folder && plan.format->tree != nullptr;
+  const bool walked = folder && plan.format->counts_folders();
   // Watch first, count second: changes during the count are noticed.
   const auto scope = walked              ? os::FileWatch::Scope::kFolder
                      : exists && !folder ? os::FileWatch::Scope::kFile
@@ -80,7 +82,11 @@ CountOutcome Counter::look(const Context& ctx, const CountTask& task, const Plan
     return out;
   }
   if (walked) {
-    auto count = dataset::FolderCount::begin(**tree, path, *plan.format, plan.options);
+    auto count =
+        dataset::FolderCount::begin(**tree, {.path = path,
+                                             .format = plan.format,
+                                             .options = plan.options,
+                                             .state = state_for(task, *facts, load_state)});
     if (count.ok())
       return resume(ctx, task,
                     {.tree = std::move(*tree), .count = std::move(*count), .watched = watched.ok()},

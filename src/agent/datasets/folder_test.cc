@@ -117,6 +117,40 @@ TEST_F(DatasetFolderCounter, FolderGrowthDuringCountIsReportedAsInexact) {
             std::string::npos);
 }
 
+class FolderOfFilesCounter : public DatasetFolderCounter {
+ protected:
+  FolderOfFilesCounter() {
+    fs::create_directories(root_ / "data/lines");
+    put("lines/a.txt");
+    put("lines/b.txt");
+  }
+  dataset::Counted count_lines(Schedule::Work work, const std::string& state,
+                               const os::FileFacts& facts) {
+    for (;;) {
+      CountOutcome outcome = counter_.count(
+          Context::background(),
+          {.id = 2, .work = work, .spec = dataset("lines", "txt"), .state = state, .facts = facts},
+          [] { return ""; }, [](const dataset::Progress&) {});
+      EXPECT_TRUE(outcome.done.folder);
+      if (outcome.counted) return std::move(*outcome.counted);
+    }
+  }
+};
+
+TEST_F(FolderOfFilesCounter, CountReadsOnlyWhatChangedUntilTheRecount) {
+  const dataset::Counted first = count_lines(Schedule::Work::kRecount, "", {});
+  EXPECT_EQ(first.tally.samples, 6U);
+  EXPECT_EQ(first.from_byte, 0U);
+  std::ofstream(root_ / "data/lines/b.txt", std::ios::app) << "4\n";
+  put("lines/c.txt");
+  const dataset::Counted second = count_lines(Schedule::Work::kCount, first.state, first.facts);
+  EXPECT_EQ(second.tally.samples, 10U);
+  EXPECT_EQ(second.from_byte, 12U);
+  const dataset::Counted third = count_lines(Schedule::Work::kRecount, second.state, second.facts);
+  EXPECT_EQ(third.tally, second.tally);
+  EXPECT_EQ(third.from_byte, 0U);
+}
+
 class DatasetFolderManager : public DatasetFolder {
  protected:
   DatasetFolderManager() {
@@ -194,6 +228,31 @@ TEST_F(DatasetFolderManager, ChangeBetweenPortionsIsReportedAndRecounted) {
   EXPECT_NE(report("photos").inexact.find("the folder changed while it was counted"),
             std::string::npos);
   run_until([&] { return report("photos").samples == 61 && report("photos").inexact.empty(); });
+}
+
+TEST_F(DatasetFolderManager, FolderOfFilesIsCountedAfterEveryChange) {
+  const fs::path lines = root_ / "data/lines";
+  fs::create_directories(lines);
+  put("lines/a.txt");
+  want({dataset("lines", "txt")});
+  run_until([&] { return report("lines").samples == 3; });
+  std::ofstream(lines / "a.txt", std::ios::app) << "4\n";
+  watch_.change(lines / "a.txt");
+  run_until([&] { return report("lines").samples == 4; });
+  put("lines/b.txt");
+  watch_.change(lines / "b.txt");
+  run_until([&] { return report("lines").samples == 7 && report("lines").inexact.empty(); });
+  fs::remove(lines / "a.txt");
+  watch_.change(lines / "a.txt");
+  run_until([&] { return report("lines").samples == 3 && report("lines").inexact.empty(); });
+}
+
+TEST_F(DatasetFolderManager, MessageNamesTheFormatOfTheSpec) {
+  put("lines");
+  want({dataset("lines", "xml")});
+  run_until([&] { return report("lines").reason == "FormatInvalid"; });
+  EXPECT_TRUE(report("lines").message.ends_with(" is not a folder; xml is counted in a folder"))
+      << report("lines").message;
 }
 
 TEST_F(DatasetFolderManager, ProgressOfRunningCountIsReported) {

@@ -19,8 +19,8 @@ constexpr const char* kDataUrl = G == Group::kEdgeai ? "dataUrl" : "url";
 }  // namespace
 
 const std::vector<std::string>& known_dataset_formats() {
-  static const std::vector<std::string> names{"csv",  "tsv",  "txt", "jsonl",
-                                              "json", "coco", "voc", "imagefolder"};
+  static const std::vector<std::string> names{"csv",  "tsv", "txt", "jsonl",      "json",
+                                              "coco", "voc", "xml", "imagefolder"};
   return names;
 }
 
@@ -49,8 +49,8 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
       .required()
       .length(1, 4096);
   t.template field<std::string>("format", &S::format,
-                                "Format of the data: csv, tsv, txt, jsonl, json, coco, voc or "
-                                "imagefolder, in upper or lower case. "
+                                "Format of the data: csv, tsv, txt, jsonl, json, coco, voc (also "
+                                "named xml) or imagefolder, in upper or lower case. "
                                 "Other formats are accepted, but not counted.")
       .required()
       .length(1, 63);
@@ -108,7 +108,8 @@ void DatasetStatus::describe(Type<DatasetStatus>& t) {
       .format("int64");
   t.field(
        "header", &S::header,
-       "Whether the first record names the columns: yes or no. Absent if the format has no header.")
+       "Whether the first record names the columns: yes or no. Absent if the format has no header, "
+       "or if the files of a folder differ.")
       .length(0, 8);
   t.field("fingerprint", &S::fingerprint, "Identifier of this state of the data.").length(0, 128);
   t.field("node", &S::node, "The node that counted.").length(0, 253);
