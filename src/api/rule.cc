@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "codec/text.h"
 #include "schema/pattern.h"
 
 namespace varda::api::rules {
@@ -370,6 +371,24 @@ Rule each_differs(std::string_view list, std::string_view key, std::vector<std::
       }
     }
     return found;
+  };
+  return rule;
+}
+
+Rule keys_at_most(std::string_view member, std::size_t length_max) {
+  Rule rule;
+  const std::string name(member), most = std::to_string(length_max);
+  rule.cel =
+      cel_for_list(member, "self." + name + ".all(k, size(k) >= 1 && size(k) <= " + most + ")");
+  rule.message = "every key of " + name + " must have 1 to " + most + " characters";
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = "." + name;
+  rule.check = [=, message = rule.message](const Json& self) -> std::vector<Violation> {
+    for (const auto& [key, value] : self[name].as_object()) {
+      if (key.empty() || codec::utf8_length(key) > length_max)
+        return {{"FieldValueInvalid", "." + name, "Invalid value: " + message}};
+    }
+    return {};
   };
   return rule;
 }

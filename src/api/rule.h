@@ -61,6 +61,8 @@ Rule each_matches(std::string_view list, std::string_view key, std::string_view 
 Rule each_unique(std::string_view list, std::string_view key);
 /// No item of `list` has one of these values as its `key`.
 Rule each_differs(std::string_view list, std::string_view key, std::vector<std::string> values);
+/// Every key of the map `member` has 1 to `length_max` characters.
+Rule keys_at_most(std::string_view member, std::size_t length_max);
 /// If present, the integer `member` is at most `maximum` if `when` equals `value`.
 Rule at_most_when(std::string_view member, std::int64_t maximum, std::string_view when,
                   std::string_view value, std::string_view why);

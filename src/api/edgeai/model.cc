@@ -87,17 +87,15 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
   t.template field<std::optional<Replication>>(
       "replication", &S::replication,
       "Extension: nodes that get a copy of the files at the path on nodeName. Default: no copies.");
-  t.template field<std::string>(
-       "preprocessing", &S::preprocessing,
-       "Extension: reference to the steps that make inputs from device data, such as a path in the "
-       "model's archive, a URL or configmap/NAME.")
-      .length(0, 2048);
-  t.template field<std::string>("postprocessing", &S::postprocessing,
-                                "Extension: reference to the steps that make answers from outputs, "
-                                "in the form of preprocessing.")
-      .length(0, 2048);
+  t.template field<std::map<std::string, std::string>>(
+       "metadata", &S::metadata,
+       "Extension: further facts about the model, by name. Varda only selects by them. A name has "
+       "1 to 253 characters.")
+      .items_max(64)
+      .each_length(0, 4096);
   t.keep_unknown(&S::unknown);
   t.rule(rules::matches_when_set("version", kVersionPattern, kVersionForbidden, kVersionExpected));
+  t.rule(rules::keys_at_most("metadata", 253));
 }
 
 void ModelMetric::describe(Type<ModelMetric>& t) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,8 +47,7 @@ struct ModelSpec {
   std::vector<std::string> parents;  // names of Models
   std::string node_name;             // the node with the files, if the URL is a path
   std::optional<Replication> replication;
-  std::string preprocessing;
-  std::string postprocessing;
+  std::map<std::string, std::string> metadata;  // free; keys have 1 to 253 characters
   Json unknown;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "codec/text.h"
 
 namespace varda::conformance {
 
@@ -165,8 +166,8 @@ class Evaluator {
       need(")");
       if (name == "has") return Json(value.has_value());
       if (!value) return std::nullopt;
-      return Json(static_cast<std::int64_t>(value->is_string() ? value->as_string().size()
-                                                               : value->size()));
+      return Json(static_cast<std::int64_t>(
+          value->is_string() ? codec::utf8_length(value->as_string()) : value->size()));
     }
     if (name == "double" || name == "duration") {
       need("(");
@@ -279,6 +280,9 @@ class Evaluator {
         scope_.find(variable) == scope_.end() ? Value() : Value(scope_.at(variable));
     std::size_t held = 0, failed = 0;
     Json items = list && list->is_array() ? *list : Json::array();
+    if (list && list->is_object()) {  // of a map, CEL takes the keys
+      for (const auto& [key, value] : list->as_object()) items.push_back(key);
+    }
     const std::size_t count = items.size();
     Json picked = Json::array();
     if (count == 0) items.push_back(Json::object());  // the body must be parsed anyway
@@ -299,7 +303,7 @@ class Evaluator {
     need(")");
     scope_.erase(variable);
     if (hidden) scope_[variable] = *hidden;
-    if (!list || !list->is_array()) return std::nullopt;
+    if (!list || (!list->is_array() && !list->is_object())) return std::nullopt;
     if (name == "map" || name == "filter") return failed == 0 ? Value(picked) : std::nullopt;
     if (name == "all") {
       if (held + failed < count) return Json(false);

@@ -431,7 +431,8 @@ TEST(Tables, EveryKindHasATable) {
 
 TEST(Cel, ExpressionsEvaluateAsInACluster) {
   const Json self =
-      codec::parse_json(R"({"a": "x", "n": 2, "l": [{"k": "1"}, {"k": "2"}, {}], "e": []})")
+      codec::parse_json(
+          R"({"a": "x", "n": 2, "l": [{"k": "1"}, {"k": "2"}, {}], "e": [], "m": {"ä": 1}})")
           .value();
   for (const auto& [rule, wanted] : std::map<std::string, std::optional<bool>>{
            {"has(self.a) && self.a != ''", true},
@@ -460,6 +461,8 @@ TEST(Cel, ExpressionsEvaluateAsInACluster) {
            {"self.l.filter(i, has(i.k)).map(i, i.k == '1' ? 1 : 0).isSorted()", false},
            {"self.l.map(i, i.k == '1' ? 1 : 0).isSorted()", std::nullopt},
            {"self.e.map(i, i).isSorted()", true},
+           {"self.m.all(k, size(k) == 1)", true},
+           {"self.m.all(k, size(k) > 1)", false},
            {"double('0.5') >= 0.0 && double('5e-1') <= 0.5", true},
            {"double('x') >= 0.0", std::nullopt},
            {"duration('2s') <= duration('2000ms') && duration('1m') <= duration('59s')", false},
