@@ -158,8 +158,14 @@ void add_models_command(Program program) {
                    "only Models that match NAME OPERATOR VALUE, such as accuracy>=0.9 or "
                    "task=classification (repeatable; all must match). "
                    "NAME is a metric, or name, namespace, group, task, format, version, url, "
-                   "sourceJob, size, label, parent")
+                   "sourceJob, size, label, parent, metadata.KEY")
       ->allow_extra_args(false);
+  cli::ModelShorthands& shorthands = flags->options.shorthands;
+  command->add_option("--task", shorthands.task, "only Models of this task: --where task=TASK");
+  command->add_option("--metric", shorthands.metric, "metric of --min and --max");
+  command->add_option("--min", shorthands.min,
+                      "only Models with at least this value of --metric: --where METRIC>=MIN");
+  command->add_option("--max", shorthands.max, "only Models with at most this value of --metric");
   command->add_option("--sort-by", flags->options.sort_by,
                       "NAME, NAME:asc or NAME:desc, such as accuracy:desc");
   command->add_option("-l,--selector", flags->options.label_selector, "label selector");

@@ -14,6 +14,7 @@ namespace varda::cli {
 namespace {
 
 constexpr std::string_view kMetricPrefix = "metrics.";
+constexpr std::string_view kMetadataPrefix = "metadata.";
 constexpr std::string_view kSize = "size";
 
 struct Member {
@@ -33,7 +34,7 @@ std::optional<double> number(std::string_view text) {
 
 bool is_text(std::string_view name) {
   const auto named = [name](const Member& member) { return member.name == name; };
-  return name == "group" || name == "url" ||
+  return name == "group" || name == "url" || name.starts_with(kMetadataPrefix) ||
          std::any_of(std::begin(kTexts), std::end(kTexts), named) ||
          std::any_of(std::begin(kLists), std::end(kLists), named);
 }
@@ -67,6 +68,10 @@ std::vector<std::string> values_of(const Json& model, std::string_view name) {
     return size.is_number() ? std::vector<std::string>{codec::write_json(size)}
                             : std::vector<std::string>{};
   }
+  if (name.starts_with(kMetadataPrefix)) {
+    const Json* value = model["spec"]["metadata"].find(name.substr(kMetadataPrefix.size()));
+    return value != nullptr ? one(*value) : std::vector<std::string>{};
+  }
   if (name.starts_with(kMetricPrefix)) name.remove_prefix(kMetricPrefix.size());
   for (const Json& metric : model.at("status/metrics").as_array()) {
     if (metric["key"].as_string() == name) return one(metric["value"]);
@@ -86,7 +91,8 @@ Result<ModelQuery::Condition> ModelQuery::parse_condition(const std::string& tex
   if (at == std::string::npos) return refuse("the operator is missing; " + example);
   Condition condition;
   condition.name = std::string(trim(std::string_view(text).substr(0, at)));
-  if (condition.name.empty() || condition.name == kMetricPrefix)
+  if (condition.name.empty() || condition.name == kMetricPrefix ||
+      condition.name == kMetadataPrefix)
     return refuse("the name is missing; " + example);
   static constexpr std::pair<std::string_view, Op> kOps[] = {
       {"==", Op::kEqual}, {"!=", Op::kDiffers}, {"<=", Op::kAtMost}, {">=", Op::kAtLeast},
@@ -116,8 +122,9 @@ Result<ModelQuery::Condition> ModelQuery::parse_condition(const std::string& tex
 }
 
 Result<ModelQuery> ModelQuery::parse(const std::vector<std::string>& where,
-                                     std::string_view sort_by) {
+                                     std::string_view sort_by, const ModelShorthands& shorthands) {
   ModelQuery query;
+  TRY_VOID(query.add(shorthands));
   for (const std::string& text : where) {
     TRY(Condition condition, parse_condition(text));
     query.conditions_.push_back(std::move(condition));
@@ -133,6 +140,25 @@ Result<ModelQuery> ModelQuery::parse(const std::vector<std::string>& where,
     return Error(Code::kInvalid, "--sort-by \"" + std::string(sort_by) +
                                      "\": must begin with a name, such as accuracy:desc");
   return query;
+}
+
+// The names and values are not parsed as in --where, so they may contain operators.
+Status ModelQuery::add(const ModelShorthands& shorthands) {
+  if (!shorthands.task.empty()) conditions_.push_back({"task", Op::kEqual, shorthands.task});
+  const bool bounded = !shorthands.min.empty() || !shorthands.max.empty();
+  if (bounded && shorthands.metric.empty())
+    return Error(Code::kInvalid, "--min and --max need --metric, such as --metric accuracy");
+  if (!bounded && !shorthands.metric.empty())
+    return Error(Code::kInvalid, "--metric " + shorthands.metric + " needs --min or --max");
+  const auto bound = [&](std::string_view flag, Op op, const std::string& value) -> Status {
+    if (value.empty()) return {};
+    if (!number(value))
+      return Error(Code::kInvalid, std::string(flag) + " \"" + value + "\" is not a number");
+    conditions_.push_back({std::string(kMetricPrefix) + shorthands.metric, op, value});
+    return {};
+  };
+  TRY_VOID(bound("--min", Op::kAtLeast, shorthands.min));
+  return bound("--max", Op::kAtMost, shorthands.max);
 }
 
 bool ModelQuery::holds(const Condition& condition, const Json& model) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cli/model_query.h"
 #include "meta/object.h"
 
 namespace varda::cli {
@@ -63,7 +62,8 @@ std::string table(const std::vector<Json>& models, const Session& session,
 }  // namespace
 
 Status list_models(const Context& ctx, Session& session, const ListModelsOptions& options) {
-  TRY(const ModelQuery query, ModelQuery::parse(options.where, options.sort_by));
+  TRY(const ModelQuery query,
+      ModelQuery::parse(options.where, options.sort_by, options.shorthands));
   std::vector<Json> models;
   std::size_t groups = 0;
   for (const meta::Resource& resource : kGroups) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/model_query.h"
 #include "cli/printer.h"
 #include "cli/session.h"
 
@@ -11,6 +12,7 @@ namespace varda::cli {
 
 struct ListModelsOptions {
   std::vector<std::string> where;  // syntax: model_query.h
+  ModelShorthands shorthands;
   std::string sort_by;
   std::string label_selector;
   Output output;

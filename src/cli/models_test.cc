@@ -43,6 +43,30 @@ TEST(ModelQuery, EveryCaseSelectsAndSortsAsExpected) {
   }
 }
 
+TEST(ModelQuery, ShorthandsSelectByTaskAndMetric) {
+  const Json models = read(std::string(VARDA_TESTDATA) + "/models/models.yaml");
+  const auto names = [&](const ModelShorthands& shorthands, std::vector<std::string> where = {}) {
+    const auto query = ModelQuery::parse(where, "", shorthands);
+    if (!query.ok()) return query.error().message();
+    std::string out;
+    for (const Json& model : query->select(models.as_array()))
+      out += model.at("metadata/name").as_string() + " ";
+    return out;
+  };
+  EXPECT_EQ(names({.task = "classification"}), "digits-a digits-b sedna ");
+  EXPECT_EQ(names({.task = "classification", .metric = "accuracy", .min = "0.9", .max = "0.93"}),
+            "digits-a digits-b ");
+  EXPECT_EQ(names({.metric = "accuracy", .min = "0.92"}), "digits-a sedna ");
+  EXPECT_EQ(names({.metric = "accuracy", .max = "1e-1"}), "helmets ");
+  EXPECT_EQ(names({.metric = "accuracy", .min = "0.9"}, {"group=sedna.io"}), "sedna ");
+  EXPECT_EQ(names({.metric = "task", .min = "7"}), "digits-a ") << "a metric, not the field";
+  EXPECT_EQ(names({.metric = "recall>=1", .min = "0"}), "");
+  EXPECT_EQ(names({.min = "0.9"}), "--min and --max need --metric, such as --metric accuracy");
+  EXPECT_EQ(names({.max = "0.9"}), "--min and --max need --metric, such as --metric accuracy");
+  EXPECT_EQ(names({.metric = "accuracy"}), "--metric accuracy needs --min or --max");
+  EXPECT_EQ(names({.metric = "accuracy", .min = "high"}), "--min \"high\" is not a number");
+}
+
 class ListModels : public ::testing::Test {
  protected:
   void install(const std::vector<std::string>& groups) {
