@@ -100,6 +100,12 @@ void ManifestEntry::describe(Type<ManifestEntry>& t) {
       .each_pattern(kUrlPattern);
   t.field("credentials", &ManifestEntry::credentials,
           "Extension: credentials for downloadURL and mirrors.");
+  t.field(
+       "signature", &ManifestEntry::signature,
+       "Extension: signature of modelName, version and sha256sum, as base64 of Ed25519 or as the "
+       "text of a .minisig file. Required if the operator has a list of keys "
+       "(docs/guides/signatures.md).")
+      .length(0, 1024);
   t.keep_unknown(&ManifestEntry::unknown);
 }
 
@@ -381,6 +387,7 @@ const Kind& InferenceModel::kind() {
               "`manifest[].mirrors` and `manifest[].credentials` are extensions "
               "(docs/guides/artifacts.md).",
               "`spec.modelRef` is an extension (docs/guides/inference-model.md).",
+              "`manifest[].signature` is an extension (docs/guides/signatures.md).",
               "`servingPort` 0 means 8080.",
               "With an `image`, `manifest`, `targetVersion` and `frameworkType` are optional. The "
               "server ignores\n  `manifest` and "

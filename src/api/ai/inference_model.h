@@ -32,6 +32,7 @@ struct ManifestEntry {
   std::string sha256sum;
   std::vector<std::string> mirrors;  // more URLs of the archive, tried after download_url
   std::optional<ModelCredentials> credentials;
+  std::string signature;  // hosting/model_keys.h; "": none
   Json unknown;
   friend bool operator==(const ManifestEntry&, const ManifestEntry&) = default;
   static void describe(Type<ManifestEntry>& t);

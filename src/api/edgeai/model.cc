@@ -69,6 +69,11 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
                                 "object first serves the model, in status.pinned.")
       .length(0, 64)
       .pattern("^[0-9a-f]{64}$");
+  t.template field<std::string>("signature", &S::signature,
+                                "Extension: signature of metadata.name, version and sha256, as "
+                                "base64 of Ed25519 or as the text of a .minisig file. Required to "
+                                "serve the model if the operator has a list of keys.")
+      .length(0, 1024);
   t.template field<std::string>("version", &S::version,
                                 "Extension: version of the model, and name of a directory on "
                                 "nodes. Default: the first 12 digits of sha256.")

@@ -42,6 +42,7 @@ struct ModelSpec {
   std::vector<ModelTensor> outputs;
   std::int64_t size = 0;             // bytes; 0: unknown
   std::string sha256;                // of the archive at url; "": pinned at first use
+  std::string signature;             // hosting/model_keys.h; "": none
   std::string version;               // same form as in the manifest of an InferenceModel; "": none
   std::string source_job;            // KIND/NAME
   std::vector<std::string> parents;  // names of Models
