@@ -25,6 +25,25 @@ def lines(*values):
     return '\n'.join(v if isinstance(v, str) else compact(v) for v in values)
 
 
+# --- signatures of model versions; the first byte chooses the parser
+
+def signatures():
+    # minisign 0.11 and OpenSSL 3.0 wrote these: src/codec/minisign_test.cc, src/hosting/model_keys_test.cc
+    minisig = ('untrusted comment: signature from minisign secret key\n'
+               'RUSIEhFVdonumCYDn72iLNpyE1GwI94TEWPCw6mq4JCDdbu2HtOYG4XBN0pIC/yHhkc1eOkqfF99mFy1Cxrr+rOpAMZnkOBXEgI=\n'
+               'trusted comment: timestamp:1795463158\tfile:line\thashed\n'
+               '2fqN6NLPagHor3ooudATh1bqFYKVQMH8xkn4atNvd1nGfJKvFRFD2rRtMYvqBpM5FhrZFXK948bnTm+8u9BUAg==\n')
+    plain = 't6Zc9vNNBjgPKrQa9OneY8WdpbCn5o1ycnd3AudDkwsRNL7wQaFR1TcoeTZPc9V0+qzcq7AkmS2oMlE1fzmmCA=='
+    pem = '-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAw+0+JmQzxau8zorn7FYO4J9dYgEWh8t9WSfVIfLgf84=\n-----END PUBLIC KEY-----\n'
+    seed = bytes.fromhex('302e020100300506032b6570042204209d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60')
+    put('signatures', 'minisign', '\0' + minisig)
+    put('signatures', 'refused_minisign', '\1' + minisig)
+    put('signatures', 'refused_plain', '\1' + plain)
+    put('signatures', 'keys', '\2# keys\n' + pem + 'RWSIEhFVdonumEJFr9JvOUG/tk1ka3CBEDnd9XqfOYKWdNCpbd7byzUT\n'
+        '11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n')
+    put('signatures', 'private_key', '\3-----BEGIN PRIVATE KEY-----\n%s\n-----END PRIVATE KEY-----\n' % base64.b64encode(seed).decode())
+
+
 # --- text formats
 
 def texts():
@@ -641,7 +660,7 @@ def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
             path.unlink()
-    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
+    for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
                  model_directories, model_files, enrolment_answers):
         make()
