@@ -21,9 +21,11 @@ bool lacks_room(const api::EdgeNode& node) {
 
 }  // namespace
 
-std::vector<api::EdgeModelVersion> archives_of(const api::InferenceModel& model) {
+std::vector<api::EdgeModelVersion> archives_of(const api::InferenceModel& model,
+                                               const ModelKeys* keys) {
   std::vector<api::EdgeModelVersion> archives;
   for (const api::ManifestEntry& entry : model.spec.manifest) {
+    if (signature_problem(model, entry, keys)) continue;
     api::EdgeModelVersion& version = archives.emplace_back();
     version.version = entry.version;
     version.url = entry.download_url;

@@ -8,11 +8,14 @@
 
 #include "api/ai/inference_model.h"
 #include "api/edgeai/edge_node.h"
+#include "hosting/model_keys.h"
 
 namespace varda::hosting {
 
-/// All versions of a manifest, in the form of a work list.
-std::vector<api::EdgeModelVersion> archives_of(const api::InferenceModel& model);
+/// The versions of a manifest that no key list refuses, in the form of a work list. `keys` null:
+/// signatures are not checked.
+std::vector<api::EdgeModelVersion> archives_of(const api::InferenceModel& model,
+                                               const ModelKeys* keys);
 
 /// Selects from `archives`, in their order, the versions that `node` holds of model `key` (as in
 /// EdgeNode.spec.models). These are the target, the exposed version and the serving version. One

@@ -94,7 +94,7 @@ std::optional<std::string> no_fetched_url(const std::string& url) {
   return "the url \"" + url + "\": must be an http, https, s3 or file URL";
 }
 
-ModelArchive archive_of(const AnyModel& model) {
+ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys) {
   const api::ModelSpec& spec = *model.spec;
   const std::string subject = "Model " + model.metadata->name;
   ModelArchive out;
@@ -117,6 +117,13 @@ ModelArchive archive_of(const AnyModel& model) {
   archive.url = spec.url.starts_with("/") ? file_url(spec.url) : spec.url;
   if (const auto wrong = no_fetched_url(archive.url))
     return no_archive("ModelUnsupported", subject + " has " + *wrong);
+  if (keys != nullptr) {
+    if (const auto refusal = keys->refusal({.model = model.metadata->name,
+                                            .version = archive.version,
+                                            .sha256 = archive.sha256,
+                                            .signature = spec.signature}))
+      return no_archive(refusal->reason, subject + ": " + refusal->message);
+  }
   if (!spec.credential_name.empty())
     archive.credentials = model.metadata->ns + "/" + spec.credential_name;
   return out;

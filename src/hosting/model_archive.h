@@ -10,6 +10,7 @@
 
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
+#include "hosting/model_keys.h"
 #include "hosting/placement.h"
 #include "meta/object.h"
 #include "runtime/controller.h"
@@ -55,12 +56,14 @@ std::string version_of(const api::ModelSpec& spec, std::string_view sha256);
 std::optional<std::string> no_version_name(const std::string& version);
 std::optional<std::string> no_fetched_url(const std::string& url);
 
-/// Exactly one member is set. A path as URL becomes a file URL.
+/// Exactly one member is set.
 struct ModelArchive {
   std::optional<api::EdgeModelVersion> archive;
-  std::optional<Problem> problem;  // DigestMissing, ModelUnsupported
+  std::optional<Problem> problem;  // DigestMissing, ModelUnsupported, SignatureRefused
 };
-ModelArchive archive_of(const AnyModel& model);
+/// A path as URL becomes a file URL. `keys` null: signatures are not checked. Else a key signed the
+/// version under metadata.name.
+ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys);
 
 /// The frameworkType of a Model's format: "pb" is tensorflow. "": the format does not decide.
 std::string framework_of_format(std::string_view format);

@@ -23,20 +23,21 @@ AnyModel model_with(const std::string& url, const std::string& sha256,
 const std::string kDigest(64, 'a');
 
 TEST(ModelArchive, ArchiveHasVersionUrlDigestAndCredentials) {
-  const ModelArchive found = archive_of(model_with("https://f/small.tgz", kDigest, "4"));
+  const ModelArchive found = archive_of(model_with("https://f/small.tgz", kDigest, "4"), nullptr);
   ASSERT_TRUE(found.archive) << found.problem->message;
   EXPECT_EQ(found.archive->version, "4");
   EXPECT_EQ(found.archive->url, "https://f/small.tgz");
   EXPECT_EQ(found.archive->sha256, kDigest);
   EXPECT_EQ(found.archive->credentials, "shop/files");
-  EXPECT_EQ(archive_of(model_with("https://f/small.tgz", kDigest)).archive->version,
+  EXPECT_EQ(archive_of(model_with("https://f/small.tgz", kDigest), nullptr).archive->version,
             "aaaaaaaaaaaa");
 }
 
 TEST(ModelArchive, PathWithDigestBecomesFileUrl) {
-  EXPECT_EQ(archive_of(model_with("/srv/a b/100%.tgz", kDigest)).archive->url,
+  EXPECT_EQ(archive_of(model_with("/srv/a b/100%.tgz", kDigest), nullptr).archive->url,
             "file:///srv/a%20b/100%25.tgz");
-  EXPECT_EQ(archive_of(model_with("file:///srv/a.tgz", kDigest)).archive->url, "file:///srv/a.tgz");
+  EXPECT_EQ(archive_of(model_with("file:///srv/a.tgz", kDigest), nullptr).archive->url,
+            "file:///srv/a.tgz");
 }
 
 TEST(ModelArchive, UnservableModelNamesTheReason) {
@@ -59,7 +60,7 @@ TEST(ModelArchive, UnservableModelNamesTheReason) {
   };
   for (const Case& test : cases) {
     SCOPED_TRACE(test.message);
-    const ModelArchive found = archive_of(test.model);
+    const ModelArchive found = archive_of(test.model, nullptr);
     EXPECT_FALSE(found.archive);
     ASSERT_TRUE(found.problem);
     EXPECT_EQ(found.problem->reason, test.reason);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "codec/json.h"
+#include "hosting/model_keys.h"
 
 namespace varda::hosting {
 
@@ -87,10 +89,17 @@ struct Options {
   CertificateIssuer* certificates = nullptr;
   /// Reads files for Models without a digest. Empty: such Models need spec.sha256.
   FileDigestReader file_digests;
+  /// Keys that must sign the versions of models. Null: signatures are not checked.
+  std::shared_ptr<ModelKeySource> model_keys;
 };
 
 inline const Clock& clock_of(const Options& options) {
   return options.clock != nullptr ? *options.clock : system_clock();
+}
+
+/// The present keys; null: signatures are not checked.
+inline std::shared_ptr<const ModelKeys> keys_of(const Options& options) {
+  return options.model_keys == nullptr ? nullptr : options.model_keys->keys();
 }
 
 }  // namespace varda::hosting

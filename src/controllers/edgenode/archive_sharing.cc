@@ -184,7 +184,8 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
       continue;
     if (api::is_revoked(other->second->metadata)) continue;
     if (zone_of(world.nodes, model_node) != zone) continue;
-    if (const auto work = inferencemodel::work_for(*model, *other->second, nullptr))
+    if (const auto work =
+            inferencemodel::work_for(*model, *other->second, nullptr, nullptr, world.keys.get()))
       add(*other->second, *work);
   }
   for (api::EdgeModel& model : spec.models) {

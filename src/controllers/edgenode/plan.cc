@@ -140,8 +140,8 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
           found != world.servers->end())
         server = &found->second;
     }
-    if (auto item = inferencemodel::work_for(*model, node,
-                                             inferencemodel::edge_pod(*model, world.pods), server))
+    if (auto item = inferencemodel::work_for(
+            *model, node, inferencemodel::edge_pod(*model, world.pods), server, world.keys.get()))
       models.push_back({model->metadata.creation_timestamp, std::move(*item)});
   }
   std::vector<Candidate<api::EdgeWorker>> workers;

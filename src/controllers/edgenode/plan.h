@@ -27,7 +27,8 @@ struct EdgeNodeWorld {
   const hosting::ServerTable* servers = nullptr;      // null: varda-serve serves every model
   replication::EdgeNodeMap
       edge_nodes;  // required if files are copied or shared; else it may be empty
-  std::vector<hosting::NodeWork> jobs;  // of all kinds of jobs
+  std::vector<hosting::NodeWork> jobs;                       // of all kinds of jobs
+  std::shared_ptr<const hosting::ModelKeys> keys = nullptr;  // null: signatures are not checked
 };
 
 /// The complete work list of a node, sorted by key. The lists keep the oldest 256 models (including

@@ -328,6 +328,7 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   }
   world.nodes = nodes.list();
   world.servers = &servers_;
+  if (model_keys_ != nullptr) world.keys = model_keys_->keys();
   std::vector<std::string> kinds;
   for (const hosting::JobWork* job : jobs_) {
     kinds.push_back(job->kind());
@@ -374,7 +375,8 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   Duration wait = std::min<Duration>((done - now) * kPauseOfPlans, kPausePerItemMax * items);
   if (changed > 0) wait = std::max(wait, pause(items, changed, done - now));
   next_plan_[node.metadata.name] = done + wait;
-  return runtime::Action::await_change();
+  return world.keys != nullptr ? runtime::Action::after(hosting::kKeysAgain)
+                               : runtime::Action::await_change();
 }
 
 void EdgeNodeReconciler::report_left_out(const api::EdgeNode& node, std::vector<std::string> now,
@@ -402,7 +404,8 @@ namespace {
 struct EdgeNodes final : hosting::KindControllers {
   EdgeNodes(const runtime::Caches& caches, const hosting::Options& options,
             std::vector<const hosting::JobWork*> jobs)
-      : reconciler(caches, hosting::clock_of(options), options.servers, std::move(jobs)) {}
+      : reconciler(caches, hosting::clock_of(options), options.servers, std::move(jobs),
+                   options.model_keys) {}
 
   EdgeNodeReconciler reconciler;
 };

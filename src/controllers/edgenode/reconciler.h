@@ -2,12 +2,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "api/edgeai/edge_node.h"
 #include "base/clock.h"
 #include "controllers/edgenode/archive_sharing.h"
+#include "hosting/model_keys.h"
 #include "hosting/node_work.h"
 #include "hosting/servers.h"
 #include "runtime/controller.h"
@@ -26,11 +28,17 @@ namespace varda::controllers::edgenode {
 class EdgeNodeReconciler {
  public:
   /// `caches`, `clock` and `jobs` outlive the reconciler. `servers` describes how nodes expose
-  /// versions to servers and query them; `jobs` are the kinds with workers on nodes.
+  /// versions to servers and query them; `jobs` are the kinds with workers on nodes. `model_keys`
+  /// null: signatures are not checked.
   explicit EdgeNodeReconciler(const runtime::Caches& caches, const Clock& clock = system_clock(),
                               hosting::ServerTable servers = hosting::builtin_servers(),
-                              std::vector<const hosting::JobWork*> jobs = {})
-      : caches_(caches), clock_(clock), servers_(std::move(servers)), jobs_(std::move(jobs)) {}
+                              std::vector<const hosting::JobWork*> jobs = {},
+                              std::shared_ptr<hosting::ModelKeySource> model_keys = nullptr)
+      : caches_(caches),
+        clock_(clock),
+        servers_(std::move(servers)),
+        jobs_(std::move(jobs)),
+        model_keys_(std::move(model_keys)) {}
 
   void watches(runtime::Watches<api::EdgeNode>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node,
@@ -46,6 +54,7 @@ class EdgeNodeReconciler {
   const Clock& clock_;
   const hosting::ServerTable servers_;
   const std::vector<const hosting::JobWork*> jobs_;
+  const std::shared_ptr<hosting::ModelKeySource> model_keys_;
   ArchivePeers peers_;                                        // worker thread only
   std::map<std::string, SteadyTime> next_plan_;               // by node; worker thread only
   std::map<std::string, std::vector<std::string>> left_out_;  // by node; worker thread only

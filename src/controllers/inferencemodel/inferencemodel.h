@@ -26,10 +26,12 @@ std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
                                               std::vector<const hosting::JobWork*> jobs);
 
 /// The work of the agent on the model's node; nothing: Varda manages no files there. `server` is
-/// the table's entry for the framework; null (no entry): as for varda-serve.
+/// the table's entry for the framework; null (no entry): as for varda-serve. `keys` null:
+/// signatures are not checked. Else the work has no version that `keys` refuses, so a refused
+/// target does not replace the version that the node exposes.
 std::optional<api::EdgeModel> work_for(const api::InferenceModel& model, const api::EdgeNode& node,
-                                       const api::Pod* pod,
-                                       const hosting::ServerEntry* server = nullptr);
+                                       const api::Pod* pod, const hosting::ServerEntry* server,
+                                       const hosting::ModelKeys* keys);
 
 /// The edge model's own pod; null: none.
 const api::Pod* edge_pod(const api::InferenceModel& model,

@@ -33,9 +33,9 @@ struct Serving {
   std::optional<hosting::Problem> problem;
 };
 
-Serving servable_of(const AnyModel& candidate, const InferenceModel& model,
+Serving servable_of(const AnyModel& candidate, const InferenceModel& model, const World& world,
                     const hosting::Options& options) {
-  hosting::ModelArchive found = hosting::archive_of(candidate);
+  hosting::ModelArchive found = hosting::archive_of(candidate, world.keys.get());
   if (found.problem) return {{}, std::move(found.problem)};
   Servable out{std::move(*found.archive), hosting::framework_of_format(candidate.spec->format)};
   const std::string& framework =
@@ -118,6 +118,7 @@ ModelChoice choice_of(const AnyModel& candidate, const Servable& servable, std::
   choice.framework_type = servable.framework;
   choice.message = std::move(message);
   choice.versions = versions_with(servable.archive, model, world.edge_node.get());
+  choice.versions.back().signature = candidate.spec->signature;
   return out;
 }
 
@@ -153,7 +154,7 @@ ModelChoice choose_named(const InferenceModel& model, const World& world,
     return last_choice(model,
                        {"ModelNotFound", changed + ", and modelRef names version " + ref.version});
   }
-  const Serving serving = servable_of(*found.model, model, options);
+  const Serving serving = servable_of(*found.model, model, world, options);
   if (serving.problem) return last_choice(model, *serving.problem);
   return choice_of(*found.model, *serving.servable, "modelRef names the Model", model, world);
 }
@@ -211,7 +212,7 @@ ModelChoice choose_best(const InferenceModel& model, const World& world,
                                                     " matches modelRef.selector"});
   std::optional<hosting::Problem> problem;  // of the best candidate
   for (const Candidate& one : candidates) {
-    Serving serving = servable_of(*one.model, model, options);
+    Serving serving = servable_of(*one.model, model, world, options);
     if (serving.problem) {
       if (!problem) problem = std::move(serving.problem);
       continue;

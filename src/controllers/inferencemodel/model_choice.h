@@ -12,7 +12,8 @@ namespace varda::controllers::inferencemodel {
 /// chosen.
 struct ModelChoice {
   std::optional<api::ChosenModel> chosen;
-  // ModelNotFound, ModelAmbiguous, ModelUnsupported, DigestMissing, FrameworkUnsupported
+  // ModelNotFound, ModelAmbiguous, ModelUnsupported, DigestMissing, SignatureRefused,
+  // FrameworkUnsupported
   std::optional<hosting::Problem> problem;
 };
 

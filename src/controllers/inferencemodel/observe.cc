@@ -117,6 +117,8 @@ const api::EdgeVersionReport* target_report(const EdgeView& view) {
 
 std::optional<Failure> target_failure(const EdgeView& view) {
   const std::string& target = view.model.spec.target_version;
+  if (const auto& refused = view.plan.refused_target)
+    return Failure{target, refused->reason, refused->message};
   if (view.report == nullptr) return {};
   if (const api::EdgeVersionReport* version = target_report(view);
       version != nullptr && version->state == api::EdgeVersionReport::kFailed) {
@@ -135,6 +137,7 @@ std::optional<Failure> target_failure(const EdgeView& view) {
 Verdict target_progress(const EdgeView& view) {
   const std::string& node = view.plan.placement.node;
   const std::string& target = view.model.spec.target_version;
+  if (view.plan.refused_target) return no(*view.plan.refused_target);
   const api::EdgeModel* assigned =
       view.world.edge_node == nullptr
           ? nullptr
@@ -237,8 +240,8 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
       if (version.state == api::EdgeVersionReport::kReady)
         found.cached_versions.push_back(version.version);
     }
-    found.failure = target_failure(view);
   }
+  found.failure = target_failure(view);
 
   const bool on_node = !found.node.empty();
   const auto lost = on_node && !vouched ? unreachable(plan, world, manifest_way) : std::nullopt;
@@ -358,8 +361,8 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
   // If no pod reports a problem, causes come from the API server, the ReplicaSet and ended pods.
   // Pods that the last ReplicaSet cannot make are pods of the target.
   for (const auto& [cause, of_target] :
-       {std::pair(plan.refused, true), std::pair(deployment_problem(world), true),
-        std::pair(of_ended, found.replicas == 0)}) {
+       {std::pair(plan.refused_target, true), std::pair(plan.refused, true),
+        std::pair(deployment_problem(world), true), std::pair(of_ended, found.replicas == 0)}) {
     if (!any_problem) any_problem = cause;
     if (!target_problem && of_target) target_problem = cause;
   }
@@ -401,7 +404,10 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
 
   if (target_problem && target_problem->reason != "Unschedulable")
     found.failure = Failure{target, target_problem->reason, target_problem->message};
-  if (answers && ready_on_target > 0 && others == 0 && serving.size() == 1) {
+  if (plan.refused_target) {
+    found.failure = Failure{target, plan.refused_target->reason, plan.refused_target->message};
+    found.target = no(*plan.refused_target);
+  } else if (answers && ready_on_target > 0 && others == 0 && serving.size() == 1) {
     found.target = Verdict{kTrue, "Serving", "version " + target + " serves"};
     found.failure.reset();
   } else if (plan.problem || model.spec.replicas == 0) {

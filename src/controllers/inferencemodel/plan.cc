@@ -98,6 +98,13 @@ bool model_is_exposed(const InferenceModel& model, const World& world, const api
          pod->spec.node_name == world.edge_node->metadata.name;
 }
 
+std::optional<hosting::Problem> refused_target(const InferenceModel& model,
+                                               const hosting::ModelKeys* keys) {
+  if (model.spec.from_image()) return {};
+  const api::ManifestEntry* entry = model.spec.find_version(model.spec.target_version);
+  return entry == nullptr ? std::nullopt : hosting::signature_problem(model, *entry, keys);
+}
+
 bool answers(const api::Node* node) {
   const api::CoreCondition* ready =
       node == nullptr ? nullptr : find_condition(node->status.conditions, "Ready");
@@ -181,7 +188,11 @@ const api::Pod* edge_pod(const InferenceModel& model,
   return nullptr;
 }
 
-Plan plan(const InferenceModel& model, const World& world, const hosting::Options& options) {
+namespace {
+
+// `keys` null: the signature of the target is not checked.
+Plan plan_with(const hosting::ModelKeys* keys, const InferenceModel& model, const World& world,
+               const hosting::Options& options) {
   Plan plan;
   if (model.metadata.deleting()) {  // the garbage collector deletes the children
     plan.children = Plan::Children::kLeave;
@@ -194,7 +205,8 @@ Plan plan(const InferenceModel& model, const World& world, const hosting::Option
       InferenceModel resolved = model;
       resolved.status.model_ref = std::move(choice.chosen);
       resolved = hosting::with_manifest(std::move(resolved));
-      plan = inferencemodel::plan(resolved, world, options);
+      // choose_model() checked the signature, under the Model's name.
+      plan = plan_with(nullptr, resolved, world, options);
       plan.resolved = std::move(resolved);
       plan.unresolved = std::move(choice.problem);
       return plan;
@@ -208,15 +220,28 @@ Plan plan(const InferenceModel& model, const World& world, const hosting::Option
     if (model.spec.on_edge()) plan.placement = hosting::place(model, world.nodes);
     return plan;
   }
+  plan.refused_target = refused_target(model, keys);
   if (model.spec.on_edge()) {
     plan_edge(model, world, options, plan);
     return plan;
   }
+  if (plan.refused_target && model.spec.replicas > 0) {
+    // Pods of the present Deployment keep serving the version that they have.
+    plan.children = Plan::Children::kLeave;
+    return plan;
+  }
   const hosting::ServerEntry* server =
       model.spec.from_image() ? nullptr : &options.servers.at(model.spec.framework_type);
-  plan.objects.push_back(make_deployment(model, server, options));
+  // Without a Deployment, no later change of its scale can fetch the refused version.
+  if (!plan.refused_target) plan.objects.push_back(make_deployment(model, server, options));
   plan.objects.push_back(make_service(model));
   return plan;
+}
+
+}  // namespace
+
+Plan plan(const InferenceModel& model, const World& world, const hosting::Options& options) {
+  return plan_with(world.keys.get(), model, world, options);
 }
 
 std::vector<std::string> certificate_hosts(const InferenceModel& model, const World& world,
@@ -249,20 +274,22 @@ std::vector<std::string> certificate_hosts(const InferenceModel& model, const Wo
 }
 
 std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::EdgeNode& node,
-                                       const api::Pod* pod, const hosting::ServerEntry* server) {
+                                       const api::Pod* pod, const hosting::ServerEntry* server,
+                                       const hosting::ModelKeys* keys) {
   const api::InferenceModelSpec& spec = model.spec;
   if (model.metadata.deleting() || !spec.on_edge() || spec.from_image()) return {};
   if (hosting::awaits_choice(model)) {  // a pod of the former manifest keeps its files
     const api::EdgeModel* assigned = node.spec.find_model(model.metadata.key().str());
     return assigned == nullptr ? std::nullopt : std::optional(*assigned);
   }
-  if (spec.model_ref) return work_for(hosting::with_manifest(model), node, pod, server);
+  // The controller checked the signature under the Model's name when it chose the Model.
+  if (spec.model_ref) return work_for(hosting::with_manifest(model), node, pod, server, nullptr);
   api::EdgeModel work;
   work.key = model.metadata.key().str();
   work.model_name = spec.model_name;
   work.framework = spec.framework_type;
-  work.versions =
-      hosting::versions_to_hold(work.key, hosting::archives_of(model), spec.target_version, node);
+  work.versions = hosting::versions_to_hold(work.key, hosting::archives_of(model, keys),
+                                            spec.target_version, node);
   work.target = spec.target_version;
   // A pod that stays keeps the layout that it was made for.
   const bool on_this_node =

@@ -39,6 +39,7 @@ struct World {
   std::vector<hosting::PortClaim>
       claims;  // edge layer: ports of jobs on its node, also of its own job
   std::optional<hosting::Problem> certificate;  // set if the server has no issued certificate
+  std::shared_ptr<const hosting::ModelKeys> keys = nullptr;  // null: signatures are not checked
 };
 
 struct Plan {
@@ -53,6 +54,8 @@ struct Plan {
   std::optional<hosting::Problem> unresolved;
   hosting::Placement placement;             // edge layer
   std::optional<hosting::Problem> problem;  // the reason why `objects` differ from the spec
+  /// SignatureRefused: the target version is not fetched. A version that serves keeps serving.
+  std::optional<hosting::Problem> refused_target;
   Children children = Children::kConverge;
   std::vector<Json> objects;
   /// Edge layer: uid of a pod that ended for good (evicted, refused by its node, failed). Only

@@ -52,6 +52,9 @@ Case load(const GoldenCase& golden) {
     if (kind == "CertificateProblem")
       test.world.certificate =
           hosting::Problem{object["reason"].as_string(), object["message"].as_string()};
+    if (kind == "ModelKeys")
+      test.world.keys = test.nodes.keys =
+          hosting::ModelKeys::parse(object["keys"].as_string()).value();
     if (kind == "Options") {
       test.options.node_port_host = object["nodePortHost"].as_string();
       for (const Json& argument : object["fetchArguments"].as_array())
@@ -129,7 +132,8 @@ TEST_P(InferenceModelGolden, WorkListContainsExactlyTheModelWork) {
         continue;
       const auto server = test.options.servers.find(hosting::framework_of(*model));
       if (auto work = work_for(*model, *node, edge_pod(*model, test.world.pods),
-                               server == test.options.servers.end() ? nullptr : &server->second))
+                               server == test.options.servers.end() ? nullptr : &server->second,
+                               test.world.keys.get()))
         assigned.models.push_back(std::move(*work));
     }
     std::sort(assigned.models.begin(), assigned.models.end(),

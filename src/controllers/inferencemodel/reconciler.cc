@@ -189,6 +189,7 @@ hosting::AnyModels referred_by(const InferenceModel& model, const runtime::Cache
 World InferenceModelReconciler::look(const InferenceModel& model) const {
   World world;
   const meta::ObjectKey key = model.metadata.key();
+  world.keys = hosting::keys_of(options_);
   hosting::NodeSet nodes(caches_);
   nodes.add_for(model);
   world.nodes = nodes.list();
@@ -293,6 +294,8 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx,
   if (!wanted.ended_pod.empty()) return replace_ended_pod(ctx, model, world, writer);
   if (certificate_in) report_in = std::min(report_in.value_or(*certificate_in), *certificate_in);
   if (wanted.waits_for_job) report_in = std::min(report_in.value_or(kPortAgain), kPortAgain);
+  if (world.keys != nullptr)
+    report_in = std::min(report_in.value_or(hosting::kKeysAgain), hosting::kKeysAgain);
   return report_in ? runtime::Action::after(*report_in) : runtime::Action::await_change();
 }
 

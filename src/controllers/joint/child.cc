@@ -73,7 +73,7 @@ Place place_of(const Tier& tier, const InferenceModel* existing, const JointWorl
   return place;
 }
 
-Json entry_of(const api::EdgeModelVersion& archive) {
+Json entry_of(const api::EdgeModelVersion& archive, const std::string& signature) {
   Json entry = Json::object(
       {{"version", archive.version}, {"downloadURL", archive.url}, {"sha256sum", archive.sha256}});
   if (!archive.mirrors.empty()) {
@@ -86,6 +86,7 @@ Json entry_of(const api::EdgeModelVersion& archive) {
               Json::object(
                   {{"secretName", archive.credentials.substr(archive.credentials.find('/') + 1)}}));
   }
+  if (!signature.empty()) entry.set("signature", signature);
   return entry;
 }
 
@@ -96,11 +97,12 @@ Json entry_of(const api::ManifestEntry& from) {
   archive.sha256 = from.sha256sum;
   archive.mirrors = from.mirrors;
   if (from.credentials) archive.credentials = "/" + from.credentials->secret_name;
-  return entry_of(archive);
+  return entry_of(archive, from.signature);
 }
 
 // The wanted version. Before it the serving version, or else the last one, for a rollback.
-Json manifest_of(const api::EdgeModelVersion& archive, const InferenceModel* existing) {
+Json manifest_of(const workers::ResolvedModel& model, const InferenceModel* existing) {
+  const api::EdgeModelVersion& archive = *model.archive();
   const api::ManifestEntry* before = nullptr;
   if (existing != nullptr) {
     for (const api::ManifestEntry& entry : existing->spec.manifest) {
@@ -110,7 +112,7 @@ Json manifest_of(const api::EdgeModelVersion& archive, const InferenceModel* exi
   }
   Json manifest = Json::array();
   if (before != nullptr) manifest.push_back(entry_of(*before));
-  manifest.push_back(entry_of(archive));
+  manifest.push_back(entry_of(archive, model.signature));
   return manifest;
 }
 
@@ -195,10 +197,18 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
   const Place place = place_of(tier, existing, world, out);
   if (out.problem) return out;
 
-  Json spec = Json::object({{"modelName", model_name_of(service, tier, model, existing)},
+  const std::string model_name = model_name_of(service, tier, model, existing);
+  if (world.keys != nullptr && model_name != model.model_name) {
+    out.problem = hosting::Problem{
+        "SignatureRefused", "Model " + model.name + " is signed under its own name, and the tier " +
+                                "serves as " + model_name + ": give Model " + model_name +
+                                " the new version, or create the service again"};
+    return out;
+  }
+  Json spec = Json::object({{"modelName", model_name},
                             {"deployToLayer", place.edge ? "edge" : "cloud"},
                             {"frameworkType", model.framework},
-                            {"manifest", manifest_of(*model.archive(), existing)},
+                            {"manifest", manifest_of(model, existing)},
                             {"targetVersion", model.archive()->version}});
   if (!place.node.empty()) spec.set("nodeName", place.node);
   if (!place.selector.empty()) {

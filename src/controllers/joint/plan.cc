@@ -32,7 +32,7 @@ std::shared_ptr<const T> named(const std::map<std::string, std::shared_ptr<const
 // A reference never resolves to a child: a service cannot depend on an object that it makes.
 workers::ModelWorld models_of(const std::string& name, const JointInferenceService& service,
                               const JointWorld& world) {
-  workers::ModelWorld out{{}, named(world.inference_models, name)};
+  workers::ModelWorld out{{}, named(world.inference_models, name), world.keys};
   if (const auto models = world.models.find(name); models != world.models.end())
     out.models = models->second;
   if (out.inference_model != nullptr && is_child(*out.inference_model, service))

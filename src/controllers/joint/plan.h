@@ -46,7 +46,8 @@ struct JointWorld {
   std::shared_ptr<const api::Service> service;                    // with the same name
   std::vector<std::shared_ptr<const api::EndpointSlice>> slices;  // of that service
   std::vector<hosting::PortClaim> claims;                         // of others on its nodes
-  bool autoscalers_served = false;  // the API server has autoscaling/v2
+  bool autoscalers_served = false;                           // the API server has autoscaling/v2
+  std::shared_ptr<const hosting::ModelKeys> keys = nullptr;  // null: signatures are not checked
 };
 
 /// The plan of one further tier.

@@ -58,6 +58,8 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
                               .since = object["since"].as_string(),
                               .held = object["held"].as_bool()});
     }
+    if (kind == "ModelKeys")
+      world.keys = hosting::ModelKeys::parse(object["keys"].as_string()).value();
     if (kind == "Options") {
       if (object.contains("nodePortHost"))
         test->options.node_port_host = object["nodePortHost"].as_string();

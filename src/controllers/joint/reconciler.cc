@@ -146,6 +146,7 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
                                           const std::vector<Tier>& tiers) const {
   JointWorld world;
   const ObjectKey key = service.metadata.key();
+  world.keys = hosting::keys_of(options_);
   hosting::NodeSet nodes(caches_);
   std::vector<std::string> names = named_nodes(tiers);
   for (const std::string& name : names) nodes.add(name);
@@ -314,6 +315,8 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
   if (seen.recheck_in) next = next ? std::min(*next, *seen.recheck_in) : *seen.recheck_in;
   if (certificate_in) next = next ? std::min(*next, *certificate_in) : *certificate_in;
   if (waits_for_port(wanted)) next = next ? std::min(*next, kServicePortAgain) : kServicePortAgain;
+  if (world.keys != nullptr)
+    next = std::min(next.value_or(hosting::kKeysAgain), hosting::kKeysAgain);
   return next ? runtime::Action::after(*next) : runtime::Action::await_change();
 }
 
@@ -468,6 +471,7 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
     const std::vector<Tier> tiers = tiers_of(*service);
     if (tiers.empty()) continue;
     JointWorld world;
+    world.keys = hosting::keys_of(options_);
     if (node_object != nullptr) world.nodes.push_back(node_object);
     world.edge_node = [&caches](const std::string& name) {
       return caches.of<api::EdgeNode>().get({"", name});

@@ -21,7 +21,8 @@ bool has_parent_component(const std::string& path) {
   return (path + '/').find("/../") != std::string::npos;
 }
 
-ModelResolution of_model(const hosting::AnyModel& model, ModelUse use) {
+ModelResolution of_model(const hosting::AnyModel& model, ModelUse use,
+                         const hosting::ModelKeys* keys) {
   const api::ModelSpec& spec = *model.spec;
   ResolvedModel out;
   out.name = out.model_name = model.metadata->name;
@@ -39,9 +40,10 @@ ModelResolution of_model(const hosting::AnyModel& model, ModelUse use) {
             ": varda-serve supports onnx only; set the worker's template for other formats");
   }
   if (use == ModelUse::kServer || !spec.sha256.empty()) {
-    hosting::ModelArchive found = hosting::archive_of(model);
+    hosting::ModelArchive found = hosting::archive_of(model, keys);
     if (found.problem) return {{}, std::move(found.problem)};
     out.archives.push_back(std::move(*found.archive));
+    out.signature = spec.signature;
     return {std::move(out), {}};
   }
   if (const auto wrong = hosting::no_version_name(out.version))
@@ -54,7 +56,8 @@ ModelResolution of_model(const hosting::AnyModel& model, ModelUse use) {
   return {std::move(out), {}};
 }
 
-ModelResolution of_inference_model(const api::InferenceModel& referred, ModelUse use) {
+ModelResolution of_inference_model(const api::InferenceModel& referred, ModelUse use,
+                                   const hosting::ModelKeys* keys) {
   const std::string subject = "InferenceModel " + referred.metadata.name;
   if (hosting::awaits_choice(referred))
     return unresolved("ModelNotFound", subject + " has found no Model for its modelRef yet");
@@ -79,6 +82,8 @@ ModelResolution of_inference_model(const api::InferenceModel& referred, ModelUse
     if (const auto long_url = hosting::no_fetched_url(one.download_url))
       return unresolved("ModelUnsupported", subject + " has " + *long_url);
   }
+  if (auto refusal = hosting::signature_problem(model, *entry, keys))
+    return unresolved(std::move(refusal->reason), subject + ": " + refusal->message);
   ResolvedModel out;
   out.name = model.metadata.name;
   out.kind = api::ModelReference::kInferenceModel;
@@ -86,7 +91,8 @@ ModelResolution of_inference_model(const api::InferenceModel& referred, ModelUse
   out.framework = spec.framework_type;
   out.version = spec.target_version;
   out.url = entry->download_url;
-  out.archives = hosting::archives_of(model);
+  out.signature = entry->signature;
+  out.archives = hosting::archives_of(model, keys);
   out.serving_url = model.status.url;
   return {std::move(out), {}};
 }
@@ -105,13 +111,13 @@ ModelResolution resolve_model(const api::ModelReference& reference, const ModelW
   if (may_be_model) {
     hosting::FoundModel found = hosting::find_model(world.models, reference.group);
     if (found.problem) return {{}, std::move(found.problem)};
-    if (found.model) return of_model(*found.model, use);
+    if (found.model) return of_model(*found.model, use, world.keys.get());
   }
   // The group is about Models.
   const bool may_be_inference_model = reference.kind == api::ModelReference::kInferenceModel ||
                                       (reference.kind.empty() && reference.group.empty());
   if (may_be_inference_model && world.inference_model != nullptr)
-    return of_inference_model(*world.inference_model, use);
+    return of_inference_model(*world.inference_model, use, world.keys.get());
   const std::string model = reference.group.empty() ? "Model" : "Model (" + reference.group + ")";
   const std::string kinds = !may_be_model             ? "InferenceModel"
                             : !may_be_inference_model ? model

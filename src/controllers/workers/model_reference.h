@@ -11,6 +11,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/sedna/worker.h"
 #include "hosting/model_archive.h"
+#include "hosting/model_keys.h"
 #include "hosting/placement.h"
 
 namespace varda::controllers::workers {
@@ -19,6 +20,7 @@ namespace varda::controllers::workers {
 struct ModelWorld {
   hosting::AnyModels models;
   std::shared_ptr<const api::InferenceModel> inference_model;  // null: missing
+  std::shared_ptr<const hosting::ModelKeys> keys = nullptr;    // null: signatures are not checked
 };
 
 struct ResolvedModel {
@@ -35,6 +37,7 @@ struct ResolvedModel {
   /// Archives that nodes keep on disk, including `version`. Empty: no agent fetches the model (no
   /// digest, or a path).
   std::vector<api::EdgeModelVersion> archives;
+  std::string signature;    // of `version`, as in the object; "": none
   std::string path;         // set if the url is a path, which is not mounted; else ""
   std::string serving_url;  // address of a served InferenceModel; else ""
 
@@ -47,8 +50,9 @@ struct ResolvedModel {
 enum class ModelUse { kUsersWorker, kServer };
 
 /// Exactly one member is set. Problems: ModelNotFound; ModelAmbiguous (both groups have the name);
-/// DigestMissing (our server needs sha256 for a URL); ModelUnsupported. ModelUnsupported means a
-/// model without files; for our server also a format other than onnx, or a Model with a path.
+/// DigestMissing (our server needs sha256 for a URL); SignatureRefused (of an archive that Varda
+/// fetches); ModelUnsupported. ModelUnsupported means a model without files; for our server also a
+/// format other than onnx, or a Model with a path.
 struct ModelResolution {
   std::optional<ResolvedModel> model;
   std::optional<hosting::Problem> problem;
