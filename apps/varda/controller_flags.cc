@@ -1,5 +1,6 @@
 #include "controller_flags.h"
 
+#include "model_key_file.h"
 #include "servers_flag.h"
 
 namespace varda::app {
@@ -27,6 +28,12 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
       ->check(CLI::IsMember({"host", "hostport"}))
       ->default_str(usual.edge_network)
       ->group(kServerGroup);
+  command
+      .add_option("--model-keys", flags.model_keys,
+                  "file with public keys, one on each line: only model versions that one of them "
+                  "signed are fetched; read again when it changes; default: signatures are not "
+                  "checked")
+      ->group(kServerGroup);
 }
 
 Result<hosting::Options> model_options(const ControllerFlags& flags,
@@ -35,13 +42,16 @@ Result<hosting::Options> model_options(const ControllerFlags& flags,
   // An entry in the file wins over --serve-image, also for onnx.
   const std::string usual = options.servers.at("onnx").image;
   if (!servers.empty()) {
-    TRY(options.servers, read_servers(servers));
+    TRY(options.servers, read_servers(servers).context("--servers"));
   }
   if (auto& onnx = options.servers.at("onnx"); !flags.serve_image.empty() && onnx.image == usual)
     onnx.image = flags.serve_image;
   if (!flags.serve_image.empty()) options.serve_image = flags.serve_image;
   if (!flags.fetch_image.empty()) options.fetch_image = flags.fetch_image;
   if (!flags.edge_network.empty()) options.edge_network = flags.edge_network;
+  if (!flags.model_keys.empty()) {
+    TRY(options.model_keys, ModelKeyFile::open(flags.model_keys).context("--model-keys"));
+  }
   return options;
 }
 

@@ -1,4 +1,5 @@
-// Flags of the controllers, for `varda operator` and `varda up`: servers, images, the edge network.
+// Flags of the controllers, for `varda operator` and `varda up`: servers, images, the edge network,
+// keys of models.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +12,15 @@
 namespace varda::app {
 
 struct ControllerFlags {
-  std::string servers, serve_image, fetch_image, edge_network;
+  std::string servers, serve_image, fetch_image, edge_network, model_keys;
 };
 
-/// Adds --serve-image, --fetch-image and --edge-network. Each command adds --servers itself, since
-/// the defaults differ.
+/// Adds --serve-image, --fetch-image, --edge-network and --model-keys. Each command adds --servers
+/// itself, since the defaults differ.
 void add_controller_flags(CLI::App& command, ControllerFlags& flags);
 
 /// `servers`: the file of --servers or its default; empty: the built-in table. kInvalid names the
-/// file and the field.
+/// flag, the file and the field.
 Result<hosting::Options> model_options(const ControllerFlags& flags,
                                        const std::filesystem::path& servers);
 

@@ -52,6 +52,20 @@ TEST(ControllerFlags, ServerTableFileOverridesTheImageFlag) {
   EXPECT_EQ(options.serve_image, "registry/serve:1");
 }
 
+TEST(ControllerFlags, ModelKeysComeFromTheFile) {
+  const TestDirectory root;
+  ControllerFlags flags;
+  EXPECT_EQ(hosting::keys_of(model_options(flags, "").value()), nullptr);
+  const auto file = root.write("keys", "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n");
+  ASSERT_EQ(parse_controllers(flags, {"--model-keys=" + file.string()}), "");
+  const hosting::Options options = model_options(flags, "").value();
+  EXPECT_EQ(hosting::keys_of(options)->size(), 1u);
+  root.write("keys", "");
+  const auto wrong = model_options(flags, "");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_THAT(wrong.error().message(), AllOf(HasSubstr("--model-keys"), HasSubstr(file.string())));
+}
+
 TEST(ReadServers, FileOverridesEntriesOfTheBuiltInTable) {
   const TestDirectory root;
   root.write("..data/servers.yaml",

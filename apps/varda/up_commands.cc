@@ -200,8 +200,7 @@ Result<Settings> settings_of(const UpFlags& flags) {
                                                              : fs::path(flags.controllers.servers);
   TRY(const auto servers_file, os::real_file_system().stat(servers));
   const bool reported = servers_file || !flags.controllers.servers.empty();
-  TRY(settings.inference_models,
-      model_options(flags.controllers, reported ? servers : fs::path()).context("--servers"));
+  TRY(settings.inference_models, model_options(flags.controllers, reported ? servers : fs::path()));
   settings.limits = flags.limits;
   TRY(settings.audit, audit_options(flags.audit));
   settings.node_limits = flags.node_limits;
