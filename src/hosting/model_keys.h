@@ -1,7 +1,7 @@
 // Keys that sign model versions, and the check of a version's signature.
 //
-// A signature covers one line, which says which bytes are which version of which model. So nobody
-// can use a signature for another model or another version:
+// A signature covers one line, which fixes which bytes are which version of which model. So a
+// signature is invalid for another model or another version:
 //
 //   varda-model-v1 digits 4 e84f…\n        modelName, version, sha256
 #pragma once

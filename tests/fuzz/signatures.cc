@@ -23,7 +23,7 @@ void check_minisign(std::string_view text) {
 }
 
 void check_refusal(std::string_view text) {
-  // A new key: nobody can have signed with it.
+  // The private key is forgotten at once, so no input has its signature.
   static const auto keys =
       hosting::ModelKeys::parse(codec::Ed25519PrivateKey::generate().public_key().base64()).value();
   static const std::string digest(64, 'a');
