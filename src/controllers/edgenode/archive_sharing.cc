@@ -8,6 +8,8 @@
 #include "codec/digest.h"
 #include "controllers/inferencemodel/inferencemodel.h"
 #include "hosting/chosen_model.h"
+#include "meta/node_address.h"
+#include "net/url.h"
 
 namespace varda::controllers::edgenode {
 
@@ -56,9 +58,8 @@ bool may_be_shared(const api::EdgeModelVersion& version) {
 }
 
 ArchiveHolder holder_of(const api::EdgeNode& node, const std::string& sha256) {
-  ArchiveHolder out{.node = node.metadata.name,
-                    .url = node.status.usable_peer_url(),
-                    .connected = connected(node)};
+  ArchiveHolder out{
+      .node = node.metadata.name, .url = archive_peer_url(node), .connected = connected(node)};
   for (const api::EdgeModelReport& model : node.status.models) {
     for (const api::EdgeVersionReport& version : model.versions) {
       if (version.sha256 != sha256) continue;
@@ -153,7 +154,7 @@ ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& hol
 void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world,
                     ArchivePeers& peers) {
   const std::string& name = node.metadata.name;
-  if (node.status.usable_peer_url().empty() || api::is_revoked(node.metadata)) return;
+  if (archive_peer_url(node).empty() || api::is_revoked(node.metadata)) return;
   std::set<std::string, std::less<>> digests;
   for (const api::EdgeModel& model : spec.models)
     for (const api::EdgeModelVersion& version : model.versions)
@@ -180,7 +181,7 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
     const std::string model_node = hosting::place(*model, world.nodes).node;
     const auto other = world.edge_nodes.find(model_node);
     if (model_node == name || other == world.edge_nodes.end() ||
-        other->second->status.usable_peer_url().empty())
+        archive_peer_url(*other->second).empty())
       continue;
     if (api::is_revoked(other->second->metadata)) continue;
     if (zone_of(world.nodes, model_node) != zone) continue;
@@ -207,8 +208,14 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
   }
 }
 
+std::string archive_peer_url(const api::EdgeNode& node) {
+  std::string url = node.status.usable_peer_url();
+  const auto parsed = net::Url::parse(url);
+  return parsed.ok() && meta::is_drawn_loopback(parsed->host) ? "" : url;
+}
+
 std::string sharing_facts(const api::EdgeNode& node) {
-  if (node.status.usable_peer_url().empty() || api::is_revoked(node.metadata)) return "";
+  if (archive_peer_url(node).empty() || api::is_revoked(node.metadata)) return "";
   std::set<std::string> facts;
   for (const api::EdgeModel& model : node.spec.models) {
     for (const api::EdgeModelVersion& version : model.versions) {
@@ -221,7 +228,7 @@ std::string sharing_facts(const api::EdgeNode& node) {
                    (state_matters ? std::to_string(static_cast<int>(holder.state)) : ""));
     }
   }
-  std::string text = node.status.usable_peer_url() + (connected(node) ? " connected" : " away");
+  std::string text = archive_peer_url(node) + (connected(node) ? " connected" : " away");
   for (const std::string& fact : facts) text += " " + fact;
   return codec::Sha256::of(text).hex();
 }

@@ -31,7 +31,7 @@ struct ArchiveHolder {
     kUnpacked,  // installed without keeping the archive: it cannot be served
   };
   std::string node;
-  std::string url;  // status.peerUrl
+  std::string url;  // archive_peer_url()
   bool connected = false;
   State state = State::kPending;
   // The node's current work list.
@@ -70,6 +70,11 @@ using ArchivePeers = std::map<ArchiveGroup, std::vector<std::string>>;
 /// own disk are not shared. A revoked node neither serves nor receives.
 void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world,
                     ArchivePeers& peers);
+
+/// URL at which other nodes ask this node for archives; "": the node takes no part. Nodes of one
+/// machine, at addresses that they drew, take none. An archive from such a peer saves no network and
+/// costs disk.
+std::string archive_peer_url(const api::EdgeNode& node);
 
 /// A text that changes if facts change that matter to the work lists of other nodes. It must not
 /// change with every number that a node reports.

@@ -254,6 +254,17 @@ TEST_F(ShareArchives, FirstNodeStaysSeedWhenOthersJoin) {
   EXPECT_TRUE(version("n0").peers.empty());
 }
 
+TEST_F(ShareArchives, NodesOfOneMachineTakeNoPart) {
+  add("edge0");
+  add("edge1");
+  edge_nodes_.at("edge0")->status.peer_url = "https://127.1.2.3:10445";
+  edge_nodes_.at("edge1")->status.peer_url = "https://127.4.5.6:10445";
+  EXPECT_EQ(archive_peer_url(*edge_nodes_.at("edge0")), "");
+  EXPECT_EQ(sharing_facts(*edge_nodes_.at("edge0")), "");
+  edge_nodes_.at("edge1")->status.peer_url = "https://192.168.1.7:10445";
+  EXPECT_EQ(archive_peer_url(*edge_nodes_.at("edge1")), "https://192.168.1.7:10445");
+}
+
 TEST_F(ShareArchives, UnshareableArchivesGetNoPeers) {
   add("plain0", "a");
   add("plain1", "b");  // another zone

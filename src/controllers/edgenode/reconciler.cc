@@ -155,7 +155,7 @@ Keys nodes_that_share(const Digests& digests, const runtime::Caches& caches) {
   }
   Keys keys = keys_of(names, caches);
   std::erase_if(keys, [&](const ObjectKey& key) {
-    return caches.of<api::EdgeNode>().get(key)->status.usable_peer_url().empty();
+    return archive_peer_url(*caches.of<api::EdgeNode>().get(key)).empty();
   });
   return keys;
 }
@@ -338,7 +338,7 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   std::vector<std::string> left_out;
   api::EdgeNodeSpec wanted = plan_edge_node(node, world, &left_out);
   report_left_out(node, std::move(left_out), writer);
-  if (!node.status.usable_peer_url().empty() && !wanted.models.empty()) {
+  if (!archive_peer_url(node).empty() && !wanted.models.empty()) {
     add_sharing_nodes(wanted, node, caches_, nodes, world);
     if (peers_.size() > kGroupsMax) peers_.clear();
     share_archives(wanted, node, world, peers_);
