@@ -35,7 +35,7 @@ AREAS = {'embedded'}
 # In these rooms other folders include only FOLDER/FOLDER.h of a folder.
 ONE_HEADER = {'controllers'}
 # Other rooms and apps/ include only these headers of a room.
-PUBLIC = {'agent': {'agent/agent.h', 'agent/identity/identity.h'}}
+PUBLIC = {'agent': {'agent/agent.h', 'agent/identity/identity.h', 'agent/identity/issued.h'}}
 
 
 def folder_of(path):
