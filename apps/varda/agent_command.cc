@@ -8,6 +8,7 @@
 #include "admin.h"
 #include "agent/agent.h"
 #include "agent/identity/identity.h"
+#include "agent/identity/issued.h"
 #include "command.h"
 #include "download_flags.h"
 #include "kube/config.h"
@@ -190,13 +191,13 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& p
     return net::make_client(trusting);
   };
   if (const agent::identity::Identity* identity = upstream->identity.get()) {
-    options.peer_listen = flags.peer_listen;
-    options.peer_url = flags.peer_url;
     options.peer_credentials = [identity] { return identity->credentials(); };
-  } else if (!flags.peer_listen.empty()) {
-    return Error(Code::kInvalid,
-                 "--peer-listen needs the identity that a node gets from a --gateway");
+  } else {
+    options.peer_credentials =
+        agent::identity::issued_credentials(options.data_directory / "identity", flags.node);
   }
+  options.peer_listen = flags.peer_listen;
+  options.peer_url = flags.peer_url;
   options.worker_socket = options.data_directory / "worker/worker.sock";
   options.worker_listen = flags.worker_listen;
   options.metrics = &registry;
@@ -282,12 +283,13 @@ void add_agent_commands(Program program) {
   command
       ->add_option(
           "--peer-listen", flags->peer_listen,
-          "address where other nodes download shared files, as 0.0.0.0:10445; default: none")
+          "address where other nodes download shared files, as 0.0.0.0:10445, or \"off\"; default: "
+          "port 10445 of the node's address if other nodes can reach it, or a free port there")
       ->group(kLinkGroup);
   command
       ->add_option(
           "--peer-url", flags->peer_url,
-          "https://HOST:PORT where other nodes reach --peer-listen; default: the address itself")
+          "https://HOST:PORT where other nodes reach that port; default: the address itself")
       ->group(kLinkGroup);
   command
       ->add_option("--worker-listen", flags->worker_listen,

@@ -123,7 +123,7 @@ class AgentImpl final : public Agent {
     std::vector<runtime::Task> tasks = core_->tasks();
     if (pods_)
       for (runtime::Task& task : pods_->tasks()) tasks.push_back(std::move(task));
-    if (peers_) tasks.push_back(peers_->task(system_clock()));
+    if (peers_) tasks.push_back(peers_->task(system_clock(), [this] { replicas_->url_changed(); }));
     runtime::run_tasks(ctx, tasks);
     if (pods_) pods_->finish();
     core_->finish();
@@ -156,10 +156,7 @@ class AgentImpl final : public Agent {
     roots.insert(roots.begin(), copies);
     const auto tree = tree_below(std::move(roots));
     shares_ = std::make_unique<replica::Shares>(tree);
-    peers_ = std::make_unique<replicas::Peers>(
-        replicas::Peers::Options{.listen = options_.peer_listen,
-                                 .url = options_.peer_url,
-                                 .credentials = options_.peer_credentials});
+    peers_ = std::make_unique<replicas::Peers>(peer_options());
     TRY(replicas_, replicas::Manager::open(
                        {.roots = options_.dataset_roots,
                         .copies = copies,
@@ -178,6 +175,22 @@ class AgentImpl final : public Agent {
     if (!peers_->url().empty())
       log::info("sharing files with other nodes", {{"url", peers_->url()}});
     return {};
+  }
+
+  replicas::Peers::Options peer_options() const {
+    using Port = replicas::Peers::Port;
+    replicas::Peers::Options out{.listen = options_.peer_listen,
+                                 .port = Port::kRequired,
+                                 .url = options_.peer_url,
+                                 .credentials = options_.peer_credentials};
+    if (options_.peer_listen == "off") out.listen.clear();
+    const std::string address = reported_address();
+    // Other machines cannot reach an address that the node withholds.
+    if (!options_.peer_listen.empty() || address.empty()) return out;
+    const bool v6 = address.find(':') != std::string::npos;
+    out.listen = (v6 ? "[" + address + "]" : address) + ":" + std::to_string(replicas::kPeerPort);
+    out.port = Port::kOptional;
+    return out;
   }
 
   void make_components() {

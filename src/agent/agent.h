@@ -64,7 +64,9 @@ struct Options {
   std::vector<os::Path> dataset_roots;  // datasets must lie below these
   std::chrono::milliseconds dataset_recount{
       std::chrono::hours(24)};  // between counts of every byte
-  std::string peer_listen;      // port where other nodes fetch shared files; "": sharing is off
+  /// Port where other nodes fetch shared files. "": port 10445 of the reported address, or a free
+  /// port there. "off": none, so this node only copies files.
+  std::string peer_listen;
   std::string peer_url;  // URL of that port for other nodes; "": https:// and the bound address
   /// The certificate that this node shows to other nodes. Empty: the node has no certificate, so it
   /// neither shares nor copies files.

@@ -59,6 +59,8 @@ class Manager final : public core::NodeComponent {
   std::vector<runtime::Task> tasks() override;
   core::ListId put_report(api::EdgeNodeStatus& status,
                           const api::EdgeNodeStatus& live) const override;
+  /// Reports again, because Options::url changed.
+  void url_changed() { publish_reports(); }
 
  private:
   struct Share;

@@ -102,8 +102,20 @@ Peers::~Peers() {
 }
 
 Status Peers::open(const identity::PeerCredentials& credentials) {
+  const std::string& address = bound_.empty() ? options_.listen : bound_;
+  const Status opened = listen(credentials, address);
+  if (opened.ok() || options_.port == Port::kRequired || !bound_.empty() ||
+      opened.error().code() != Code::kUnavailable)
+    return opened;
+  TRY_VOID(listen(credentials, address.substr(0, address.rfind(':')) + ":0"));
+  log::warn("port for peers is taken, using a free one",
+            {{"address", options_.listen}, {"instead", bound_}});
+  return {};
+}
+
+Status Peers::listen(const identity::PeerCredentials& credentials, const std::string& address) {
   net::Server::Options options = peer_server_options();
-  options.listen = bound_.empty() ? options_.listen : bound_;
+  options.listen = address;
   options.tls = net::TlsServer{.certificate_pem = credentials.certificate_pem,
                                .key_pem = credentials.key_pem,
                                .client_ca_pem = credentials.ca_pem};
@@ -116,7 +128,7 @@ Status Peers::open(const identity::PeerCredentials& credentials) {
 Status Peers::serve(net::Handler handler) {
   if (options_.listen.empty()) return {};
   const auto credentials = options_.credentials ? options_.credentials() : std::nullopt;
-  if (!credentials)
+  if (!credentials && options_.port == Port::kRequired)
     return Error(Code::kInvalid,
                  "--peer-listen needs an identity: join the node through a gateway");
   if (!options_.url.empty() && !api::is_peer_url(options_.url))
@@ -124,16 +136,24 @@ Status Peers::serve(net::Handler handler) {
                  "--peer-url " + options_.url + ": must be https://HOST:PORT, without a path");
   const MutexLock lock(mutex_);
   handler_ = std::move(handler);
-  return open(*credentials).context("--peer-listen " + options_.listen);
+  if (!credentials) return {};
+  Status opened = open(*credentials);
+  if (opened.ok() || options_.port == Port::kRequired)
+    return std::move(opened).context("--peer-listen " + options_.listen);
+  log::warn("cannot open the port for peers, retrying",
+            {{"address", options_.listen}, {"error", opened.error()}});
+  return {};
 }
 
-runtime::Task Peers::task(const Clock& clock) {
+runtime::Task Peers::task(const Clock& clock, std::function<void()> url_changed) {
   const auto next = std::make_shared<SteadyTime>(clock.now() + kRefreshPeriod);
   return {.name = "peer certificate",
           .due = [next] { return std::optional(*next); },
           .step =
-              [this, &clock, next](const Context&) {
+              [this, &clock, next, changed = std::move(url_changed)](const Context&) {
+                const std::string before = url();
                 refresh();
+                if (url() != before) changed();
                 *next = clock.now() + kRefreshPeriod;
               }};
 }
@@ -145,8 +165,8 @@ void Peers::refresh() {
   if (server_) server_->stop(kGrace);
   server_.reset();
   if (const Status opened = open(*credentials); !opened.ok())
-    log::warn("cannot reopen the port for peers, retrying",
-              {{"address", bound_}, {"error", opened.error()}});
+    log::warn("cannot open the port for peers, retrying",
+              {{"address", bound_.empty() ? options_.listen : bound_}, {"error", opened.error()}});
 }
 
 std::string Peers::url() const {

@@ -4,6 +4,7 @@
 // the node that the client asked for, at whatever address.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,12 +24,20 @@ namespace varda::agent::replicas {
 /// the port.
 net::Server::Options peer_server_options();
 
+inline constexpr std::uint16_t kPeerPort = 10445;
+
 /// Thread-safe.
 class Peers {
  public:
+  /// Whether the port is a default, without which the node works on.
+  enum class Port {
+    kRequired,
+    kOptional,  // if the port is taken, any free one is used; an error is retried later
+  };
   struct Options {
     std::string listen;  // "0.0.0.0:10445"; "": this node shares nothing
-    std::string url;     // URL for other nodes; "": https:// and the bound address
+    Port port = Port::kRequired;
+    std::string url;  // URL for other nodes; "": https:// and the bound address
     /// Called regularly, so that new connections use a renewed certificate. Nothing: this node has
     /// no identity.
     std::function<std::optional<identity::PeerCredentials>()> credentials;
@@ -36,13 +45,15 @@ class Peers {
   explicit Peers(Options options);
   ~Peers();
 
-  /// Starts listening, if configured. `handler` outlives the object. kUnavailable: the address is
-  /// taken. kInvalid: no credentials, or a URL that peers would reject.
+  /// Starts listening, if configured. `handler` outlives the object. kInvalid: a URL that peers
+  /// would reject. Of a required port also kUnavailable: the address is taken; kInvalid: no
+  /// credentials.
   Status serve(net::Handler handler);
-  /// Reopens the port if the credentials were renewed.
+  /// Reopens the port if the credentials were renewed. Opens an optional port that failed to open.
   void refresh();
-  /// Calls refresh() once a minute. `clock` outlives the task.
-  runtime::Task task(const Clock& clock);
+  /// Calls refresh() once a minute, and `url_changed` if url() differs afterwards. `clock` outlives
+  /// the task.
+  runtime::Task task(const Clock& clock, std::function<void()> url_changed);
   /// URL of this node's shared files; "": not shared.
   std::string url() const;
   /// The client that authenticates `node` by its certificate; null: this node has no identity.
@@ -52,6 +63,8 @@ class Peers {
  private:
   class Client;
   Status open(const identity::PeerCredentials& credentials) REQUIRES(mutex_);
+  Status listen(const identity::PeerCredentials& credentials, const std::string& address)
+      REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;

@@ -95,6 +95,38 @@ TEST_F(PeersTest, NodeWithoutIdentityNeitherServesNorConnects) {
   EXPECT_EQ(without_credentials.url(), "");
 }
 
+TEST_F(PeersTest, OptionalPortThatIsTakenIsReplacedByAFreeOne) {
+  ASSERT_TRUE(a_->serve(whoami()).ok());
+  const std::string taken = a_->url().substr(std::string("https://").size());
+  Peers other({.listen = taken,
+               .port = Peers::Port::kOptional,
+               .url = "",
+               .credentials = [credentials = credentials_of("edge1", ca_)] {
+                 return std::optional(credentials);
+               }});
+  ASSERT_TRUE(other.serve(whoami()).ok());
+  EXPECT_NE(other.url(), "");
+  EXPECT_NE(other.url(), a_->url());
+  EXPECT_EQ(common_name_seen(*a_, "edge1", other.url()).value(), "edge0");
+  const auto required = peers("edge2", taken, ca_);
+  EXPECT_EQ(required->serve(whoami()).error().code(), Code::kUnavailable);
+}
+
+TEST_F(PeersTest, OptionalPortOpensOnceTheNodeHasAnIdentity) {
+  std::optional<identity::PeerCredentials> credentials;
+  Peers late(
+      {.listen = "127.0.0.1:0", .port = Peers::Port::kOptional, .url = "", .credentials = [&] {
+         return credentials;
+       }});
+  ASSERT_TRUE(late.serve(whoami()).ok());
+  EXPECT_EQ(late.url(), "");
+  credentials = credentials_of("edge1", ca_);
+  int changes = 0;
+  late.task(system_clock(), [&] { ++changes; }).step(kForever);
+  EXPECT_EQ(common_name_seen(*a_, "edge1", late.url()).value(), "edge0");
+  EXPECT_EQ(changes, 1);
+}
+
 /// An answer that ends only with its connection, which it then counts.
 class OpenAnswer final : public net::BodyStream {
  public:
