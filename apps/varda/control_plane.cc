@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "agent/identity/issued.h"
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/edgeai/edge_node.h"
@@ -26,6 +27,7 @@
 #include "meta/resources.h"
 #include "net/server.h"
 #include "net/url.h"
+#include "net/validity.h"
 #include "node/log_stream.h"
 #include "os/file_system.h"
 #include "os/memory.h"
@@ -118,8 +120,9 @@ class ControlPlaneImpl final : public ControlPlane {
 
   Status start() {
     auto& fs = os::real_file_system();
-    const apiserver::CredentialOptions credentials{
-        .data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}};
+    apiserver::CredentialOptions credentials{
+        .data_dir = options_.data_dir, .nodes = {}, .hosts = {host()}};
+    for (const datadir::NodeSpec& node : options_.nodes) credentials.nodes.push_back(node.name);
     TRY(credentials_, apiserver::load_or_create_credentials(fs, credentials, system_rng()));
     store::Options store_options = options_.limits.store;
     store_options.value_bytes_max =
@@ -175,6 +178,10 @@ class ControlPlaneImpl final : public ControlPlane {
           });
       renewal.run(Context(stop));
     });
+    TRY(std::string ca_key, os::read_file(fs, options_.data_dir / "pki/ca.key"));
+    TRY(authority_, gateway::Authority::of({credentials_.ca_pem, std::move(ca_key)}));
+    issue_identities();
+    identities_ = std::jthread([this](const std::stop_token& stop) { renew_identities(stop); });
     if (!options_.gateway.empty()) TRY_VOID(start_gateway());
     trimmer_ =
         std::jthread([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
@@ -195,7 +202,7 @@ class ControlPlaneImpl final : public ControlPlane {
 
   Status wait_for_nodes(const Context& ctx) override {
     constexpr std::chrono::milliseconds kPeriod{10};
-    for (const std::string& node : options_.nodes) {
+    for (const auto& [node, layer] : options_.nodes) {
       std::string missing = what_node_lacks(ctx, node);
       while (!missing.empty()) {
         if (done_.stop_requested())
@@ -251,6 +258,10 @@ class ControlPlaneImpl final : public ControlPlane {
       renewal_.request_stop();
       renewal_.join();
     }
+    if (identities_.joinable()) {
+      identities_.request_stop();
+      identities_.join();
+    }
     if (thread_.joinable()) {
       thread_.request_stop();
       thread_.join();
@@ -292,13 +303,44 @@ class ControlPlaneImpl final : public ControlPlane {
 
   Status write_kubeconfigs(const apiserver::Credentials& credentials) const {
     auto& fs = os::real_file_system();
-    for (const std::string& node : options_.nodes) {
+    for (const auto& [node, layer] : options_.nodes) {
       TRY_VOID(apiserver::write_agent_kubeconfig(fs,
                                                  datadir::node_directory(options_.data_dir, node),
                                                  credentials, url(), "system:node:" + node));
     }
     return apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials, url(),
                                        apiserver::kAdmin);
+  }
+
+  /// Gives each node a new certificate for its peers. A node without one still serves models, so
+  /// errors are only logged.
+  void issue_identities() {
+    for (const auto& [node, layer] : options_.nodes) {
+      const WallTime now = system_clock().wall();
+      const auto sign = [&, name = node, of = gateway::parse_layer(layer)](const std::string& csr) {
+        return authority_->issue(name, of.value_or(gateway::Layer::kEdge), csr, now);
+      };
+      const auto facts =
+          agent::identity::issue(os::real_file_system(),
+                                 datadir::node_directory(options_.data_dir, node) / "data/identity",
+                                 node, {.ca_pem = authority_->ca_pem(), .sign = sign});
+      if (facts.ok()) {
+        identity_ = *facts;
+      } else {
+        log::warn("node gets no certificate for its peers",
+                  {{"node", node}, {"error", facts.error()}});
+      }
+    }
+  }
+
+  /// Checks the clock once a minute, because clocks jump.
+  void renew_identities(const std::stop_token& stop) {
+    const Context ctx(stop);
+    while (ctx.sleep_for(std::chrono::minutes(1)).ok()) {
+      if (identity_ && net::must_be_renewed(*identity_, gateway::kNodeCertificateValid / 3,
+                                            system_clock().wall()))
+        issue_identities();
+    }
   }
 
   net::Response back_up(const net::Request& request) {
@@ -385,10 +427,6 @@ class ControlPlaneImpl final : public ControlPlane {
 
   /// Starts the gateway for further nodes, in front of the API server of this process.
   Status start_gateway() {
-    auto& fs = os::real_file_system();
-    const auto pki = options_.data_dir / "pki";
-    TRY(std::string key, os::read_file(fs, pki / "ca.key"));
-    TRY(authority_, gateway::Authority::of({credentials_.ca_pem, std::move(key)}));
     gateway_client_ = std::make_unique<kube::Client>(
         net::loopback(api_->handler_as({"system:varda:gateway", {"system:masters"}})),
         kube::Client::Options{.field_manager = "varda-gateway", .metrics = &registry_});
@@ -451,6 +489,9 @@ class ControlPlaneImpl final : public ControlPlane {
   std::unique_ptr<net::Server> gateway_server_;
   std::stop_source done_;
   std::jthread renewal_;
+  // Facts of the newest identity; all are issued together. Used by start(), then by identities_.
+  std::optional<net::CertificateFacts> identity_;
+  std::jthread identities_;
   std::jthread trimmer_;
   std::jthread thread_;
 };

@@ -10,6 +10,7 @@
 
 #include "base/context.h"
 #include "base/result.h"
+#include "datadir/up_state.h"
 #include "hosting/servers.h"
 #include "limit_flags.h"
 
@@ -25,7 +26,9 @@ class ControlPlane {
     std::string gateway;               // address of the gateway for further nodes; "": none
     bool gateway_any_if_taken = false;
     std::string node_port_host = "127.0.0.1";  // where node ports listen
-    std::vector<std::string> nodes;            // credentials go to nodes/NAME/agent.kubeconfig
+    // Credentials go to nodes/NAME/agent.kubeconfig, identities for peers to
+    // nodes/NAME/data/identity.
+    std::vector<datadir::NodeSpec> nodes;
     ApiLimits limits;
     std::optional<apiserver::AuditLog::Options> audit;
     hosting::Options inference_models;

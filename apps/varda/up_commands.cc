@@ -387,7 +387,7 @@ Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent
   options.listen_any_if_taken = settings.listen_elsewhere;
   options.gateway = settings.gateway;
   options.gateway_any_if_taken = settings.gateway_elsewhere;
-  for (const datadir::NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
+  options.nodes = settings.nodes;
   options.limits = settings.limits;
   options.audit = settings.audit;
   options.inference_models = settings.inference_models;
