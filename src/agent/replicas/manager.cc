@@ -382,8 +382,12 @@ Status Manager::bring(const Context& ctx, const api::EdgeReplica& spec, std::str
     if (net::HttpClient* http = client_of_(source.node))
       peers.push_back({.http = http, .url = source.url});
   }
-  reason = "SourceUnreachable";
-  if (peers.empty()) return Error(Code::kUnavailable, "no source node is known yet");
+  reason = peers.empty() && !spec.sources.empty() ? "NoIdentity" : "SourceUnreachable";
+  if (peers.empty())
+    return Error(Code::kUnavailable,
+                 spec.sources.empty()
+                     ? "no source node is known yet"
+                     : "this node has no certificate for other nodes: let it join by a gateway");
   {
     const MutexLock lock(mutex_);
     if (const auto at = replicas_.find(key); at != replicas_.end())

@@ -173,6 +173,14 @@ TEST_F(ReplicaManagerTest, SharedFilesReachTheReplica) {
   EXPECT_EQ(b_.list_reported.generation, 2);
 }
 
+TEST_F(ReplicaManagerTest, NodeWithoutCertificateReportsIt) {
+  a_.want(sharing());
+  a_.settle();
+  c_.want(wanting(a_.share_summary.at(0).snapshot, {"edge7"}));  // no client for that node
+  c_.settle();
+  EXPECT_EQ(c_.replica_summary.at(0).reason, "NoIdentity");
+}
+
 TEST_F(ReplicaManagerTest, GrownFileIsReplicatedAgain) {
   a_.write("train/1.csv", std::string(3 << 20, 'x'));
   copy_to_b();

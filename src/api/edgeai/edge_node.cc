@@ -428,7 +428,8 @@ void EdgeReplicaReport::describe(Type<EdgeReplicaReport>& t) {
       .one_of({"Pending", "Copying", "Current", "Failed"});
   t.field(
        "reason", &R::reason,
-       "Reason why the copy is not current: SourceUnreachable, SourceChanged, DiskFull or Refused.")
+       "Reason why the copy is not current: SourceUnreachable, SourceChanged, DiskFull, Refused or "
+       "NoIdentity.")
       .length(0, 128);
   t.field("message", &R::message, "Human-readable explanation.").length(0, 4096);
   t.field("snapshot", &R::snapshot, "Snapshot of the copy that readers see.").length(0, 64);

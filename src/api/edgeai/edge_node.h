@@ -271,7 +271,8 @@ struct EdgeReplicaReport {
   std::string key;
   std::string uid;
   std::string state;
-  std::string reason;  // if Failed or Copying: SourceUnreachable, SourceChanged, DiskFull, Refused
+  // If Failed or Copying: SourceUnreachable, SourceChanged, DiskFull, Refused, NoIdentity.
+  std::string reason;
   std::string message;
   std::string snapshot;  // snapshot of the copy that readers see; "": none
   std::string path;      // path of that copy for readers

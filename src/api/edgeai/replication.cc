@@ -34,7 +34,11 @@ void NodeReplica::describe(Type<NodeReplica>& t) {
       .format("int64");
   t.field("behindSince", &R::behind_since, "Time since which the node lacks the current copy.")
       .length(0, 64);
-  t.field("reason", &R::reason, "Reason why the copy is not current.").length(0, 128);
+  t.field(
+       "reason", &R::reason,
+       "Reason why the copy is not current: WaitingForSource, NoSource, WaitingForNode, Copying, "
+       "NodeUnreachable, SourceUnreachable, SourceChanged, DiskFull, Refused or NoIdentity.")
+      .length(0, 128);
   t.field("message", &R::message, "Human-readable explanation.").length(0, 4096);
   t.keep_unknown(&R::unknown);
 }
@@ -50,8 +54,9 @@ void ReplicationStatus::describe(Type<ReplicationStatus>& t) {
       .format("int64")
       .always();
   t.field("reason", &S::reason,
-          "Reason why there are no copies: PathForbidden, PathNotFound, TooLarge, ReadFailed, "
-          "NoNodeSelected, NodeMissing or "
+          "Reason why copies are missing on every node: PathForbidden, PathNotFound, TooLarge, "
+          "ReadFailed, NoNodeSelected, NodeMissing, SourceUnknown, SourceRevoked, "
+          "SourceNotListening, SourceUnreachable, WaitingForSource, InvalidSpec, FormatUnknown or "
           "Unsupported.")
       .length(0, 128);
   t.field("message", &S::message, "Human-readable explanation.").length(0, 4096);

@@ -1,6 +1,7 @@
 #include "controllers/dataset/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "hosting/node_work.h"
@@ -60,11 +61,27 @@ std::optional<replication::ReplicationClaim> claim_of(const DatasetView& dataset
   if (!dataset.spec.replication) return std::nullopt;
   const auto work = work_for(dataset);
   if (!work) return std::nullopt;
-  return replication::ReplicationClaim{.key = work->key,
-                                       .uid = work->uid,
-                                       .node = dataset.spec.node_name,
-                                       .path = work->path,
-                                       .spec = *dataset.spec.replication};
+  return replication::ReplicationClaim{
+      .key = work->key,
+      .uid = work->uid,
+      .node = dataset.spec.node_name,
+      .path = work->path,
+      .spec = *dataset.spec.replication};
+}
+
+std::optional<api::ReplicationStatus> observe_copies(const DatasetView& dataset,
+                                                     const replication::ReplicationWorld& world,
+                                                     std::string_view now) {
+  if (!dataset.spec.replication) return std::nullopt;
+  if (const auto claim = claim_of(dataset))
+    return replication::observe_replication(
+        *claim, world, dataset.status.replication.value_or(api::ReplicationStatus()), now);
+  api::ReplicationStatus out;
+  if (auto problem = spec_problem(dataset)) {
+    out.reason = std::move(problem->reason);
+    out.message = std::move(problem->message);
+  }
+  return out;
 }
 
 }  // namespace varda::controllers::dataset

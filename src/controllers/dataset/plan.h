@@ -33,6 +33,11 @@ struct DatasetWorld {
 api::DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world,
                            std::string_view now);
 
+/// Progress of the copies; empty: no node needs a copy. `world` is that of the claim, if any.
+std::optional<api::ReplicationStatus> observe_copies(const DatasetView& dataset,
+                                                     const replication::ReplicationWorld& world,
+                                                     std::string_view now);
+
 /// True for reasons of a wait that ends by itself; these cause no Event.
 bool is_dataset_progress(std::string_view reason);
 

@@ -98,6 +98,20 @@ TEST(DatasetFormats, KnownFormatsMatchCountedFormats) {
   EXPECT_EQ(api::known_dataset_formats(), counted);
 }
 
+TEST(DatasetCopies, DatasetThatNoNodeCanShareHasTheReasonInReplication) {
+  api::Dataset one = dataset("faces", "2024-05-01T10:00:00Z");
+  EXPECT_FALSE(observe_copies(view(one), {}, kNow));
+  one.spec.replication.emplace();
+  one.spec.url = "https://files.example/faces.csv";
+  const auto remote = observe_copies(view(one), {}, kNow);
+  ASSERT_TRUE(remote);
+  EXPECT_EQ(remote->reason, "Unsupported");
+  EXPECT_NE(remote->message, "");
+  one.spec.url = "/data/faces";
+  one.spec.node_name.clear();
+  EXPECT_EQ(observe_copies(view(one), {}, kNow)->reason, "NodeMissing");
+}
+
 TEST(DatasetLimit, OldestDatasetsStayAndYoungestGetsReason) {
   api::EdgeNode node;
   node.metadata.name = "edge0";

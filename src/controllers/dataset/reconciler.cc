@@ -60,11 +60,9 @@ Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, cons
   }
   const std::string now = meta::format_time(clock_.wall());
   api::DatasetStatus status = observe(view(dataset), world, now);
-  status.replication.reset();
-  if (const auto claim = claim_of(view(dataset)))
-    status.replication = replication::observe_replication(
-        *claim, replication::world_of({*claim}, caches_),
-        dataset.status.replication.value_or(api::ReplicationStatus()), now);
+  replication::ReplicationWorld copies;
+  if (const auto claim = claim_of(view(dataset))) copies = replication::world_of({*claim}, caches_);
+  status.replication = observe_copies(view(dataset), copies, now);
   record_events(runtime::ObjectRef::of(dataset), dataset.status, status, writer);
   TRY_VOID(writer.status(ctx, dataset, status.to_json()));
   return runtime::Action::await_change();

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "api/edgeai/revocation.h"
 #include "controllers/replication/replication.h"
@@ -82,6 +83,67 @@ std::vector<std::string> helpers_before(const ReplicationClaim& claim, const api
   return out;
 }
 
+/// True if other nodes can copy from this node.
+bool can_serve(const api::EdgeNode* node) {
+  return node != nullptr && !is_out(*node) && !node->status.usable_peer_url().empty();
+}
+
+/// Nodes with the current copy that other nodes can copy from.
+std::vector<std::string> serving_copies(const ReplicationClaim& claim,
+                                        const std::vector<std::string>& wanted,
+                                        const ReplicationWorld& world) {
+  const std::string snapshot = snapshot_of(claim, world);
+  std::vector<std::string> out;
+  for (const std::string& name : wanted) {
+    const api::EdgeNode* node = edge_node(world, name);
+    if (is_current(claim, *node, snapshot) && can_serve(node) && connected(*node))
+      out.push_back(name);
+  }
+  return out;
+}
+
+struct Cause {
+  std::string reason, message;
+};
+
+/// Why nodes without a copy cannot get one from the node with the files. Nothing: they can.
+std::optional<Cause> cause_at_source(const ReplicationClaim& claim, const ReplicationWorld& world) {
+  const std::string node = "node " + claim.node;
+  const api::EdgeNode* source = edge_node(world, claim.node);
+  if (source == nullptr)
+    return Cause{"SourceUnknown", node + " has the files and runs no agent: EdgeNode " +
+                                      claim.node + " does not exist"};
+  if (is_out(*source))
+    return Cause{"SourceRevoked", node + " has the files and is revoked (edgeai.io/revoked)"};
+  const api::EdgeShareReport* offer = offer_of(claim, world);
+  if (offer != nullptr && offer->state == api::EdgeShareReport::kFailed)
+    return Cause{offer->reason, offer->message};
+  if (!connected(*source))
+    return Cause{"SourceUnreachable", node + " has the files and is not connected"};
+  if (!can_serve(source))
+    return Cause{"SourceNotListening",
+                 node +
+                     " has the files and no address for other nodes: give the agent --address, "
+                     "and let the node join through a gateway"};
+  if (offer == nullptr || offer->snapshot.empty())
+    return Cause{"WaitingForSource",
+                 node + " has not reported a snapshot of " + claim.path + " yet"};
+  return std::nullopt;
+}
+
+/// Why a node lacks the current copy.
+Cause cause_at_node(const api::NodeReplica& replica, const api::EdgeReplicaReport* report,
+                    const std::string& snapshot) {
+  if (report != nullptr && report->state == api::EdgeReplicaReport::kCopying)
+    return {"Copying", replica.bytes_total > 0
+                           ? std::to_string(replica.bytes_done) + " of " +
+                                 std::to_string(replica.bytes_total) + " bytes are copied"
+                           : "the node copies the files"};
+  if (report != nullptr && report->state == api::EdgeReplicaReport::kFailed)
+    return {"Failed", "the node reports a failure without a reason"};
+  return {"WaitingForNode", "the node has not begun to copy snapshot " + snapshot.substr(0, 12)};
+}
+
 }  // namespace
 
 std::optional<std::string> local_path(const std::string& url) {
@@ -134,23 +196,20 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
       continue;
     }
     const std::string snapshot = snapshot_of(claim, world);
-    std::vector<std::string> current;  // current and reachable
-    for (const std::string& name : wanted) {
-      const api::EdgeNode& other = *edge_node(world, name);
-      if (is_current(claim, other, snapshot) && !other.status.usable_peer_url().empty() &&
-          connected(other))
-        current.push_back(name);
-    }
+    const std::vector<std::string> current = serving_copies(claim, wanted, world);
     const api::EdgeNode& self = *edge_node(world, node);
-    api::EdgeReplica replica{
-        .key = claim.key, .uid = claim.uid, .snapshot = snapshot, .sources = {}, .unknown = {}};
+    api::EdgeReplica replica{.key = claim.key,
+                             .uid = claim.uid,
+                             .snapshot = snapshot,
+                             .sources = {},
+                             .unknown = {}};
     const bool is_behind = !is_current(claim, self, snapshot);
     std::vector<std::string> sources = helpers_before(claim, &self, is_behind ? current : wanted);
     if (is_behind) add_helpers(node, current, sources);
     sources.push_back(claim.node);
     for (const std::string& name : sources) {
       const api::EdgeNode* source = edge_node(world, name);
-      if (source != nullptr && !is_out(*source) && !source->status.usable_peer_url().empty())
+      if (can_serve(source))
         replica.sources.push_back(
             {.node = name, .url = source->status.usable_peer_url(), .unknown = {}});
     }
@@ -193,12 +252,16 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
         "no other unrevoked node with an agent matches nodeSelector (`kubectl get nodes "
         "--show-labels` lists labels)";
   }
+  const std::optional<Cause> source = cause_at_source(claim, world);
+  const bool no_source =
+      !can_serve(edge_node(world, claim.node)) && serving_copies(claim, wanted, world).empty();
   for (const std::string& name : wanted) {
     const api::EdgeNode& node = *edge_node(world, name);
+    const api::EdgeReplicaReport* report = report_of(claim, node);
     api::NodeReplica& one = out.nodes.emplace_back();
     one.node = name;
     one.state = api::NodeReplica::kPending;
-    if (const api::EdgeReplicaReport* report = report_of(claim, node)) {
+    if (report != nullptr) {
       one.state = report->state;
       one.snapshot = report->snapshot;
       one.path = report->path;
@@ -207,20 +270,38 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
       one.bytes_done = std::max<std::int64_t>(report->bytes_done, 0);
       one.bytes_total = std::max<std::int64_t>(report->bytes_total, 0);
     }
-    const bool current = is_current(claim, node, out.snapshot);
     // A node reports its state for the claim that it knew; whether that is current is decided here.
-    if (current) {
+    if (is_current(claim, node, out.snapshot)) {
       one.state = api::NodeReplica::kCurrent;
+      one.reason.clear();
+      one.message.clear();
       ++out.current;
-    } else if (one.state == api::NodeReplica::kCurrent) {
-      one.state = api::NodeReplica::kPending;
+      continue;
     }
-    if (!current && !connected(node)) one.state = api::NodeReplica::kUnreachable;
-    if (!current) {
-      const api::NodeReplica* was = before.find_node(name);
-      one.behind_since =
-          was != nullptr && !was->behind_since.empty() ? was->behind_since : std::string(now);
+    const auto explain = [&](Cause cause) {
+      one.reason = std::move(cause.reason);
+      one.message = std::move(cause.message);
+    };
+    if (one.state == api::NodeReplica::kCurrent) one.state = api::NodeReplica::kPending;
+    if (!connected(node)) {
+      one.state = api::NodeReplica::kUnreachable;
+      const std::string& since = node.status.last_seen;
+      explain({"NodeUnreachable",
+               "the node is not connected" + (since.empty() ? "" : " since " + since)});
+    } else if (out.snapshot.empty()) {
+      explain({"WaitingForSource", source ? source->message : ""});
+    } else if (no_source) {
+      explain({"NoSource", source ? source->message : ""});
+    } else if (one.reason.empty()) {
+      explain(cause_at_node(one, report, out.snapshot));
     }
+    const api::NodeReplica* was = before.find_node(name);
+    one.behind_since =
+        was != nullptr && !was->behind_since.empty() ? was->behind_since : std::string(now);
+  }
+  if (source && out.reason.empty() && out.current < out.wanted) {
+    out.reason = source->reason;
+    out.message = source->message;
   }
   std::stable_sort(out.nodes.begin(), out.nodes.end(),
                    [](const api::NodeReplica& a, const api::NodeReplica& b) {

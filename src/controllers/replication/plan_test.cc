@@ -1,3 +1,4 @@
+#include <functional>
 #include <gtest/gtest.h>
 
 #include "controllers/replication/replication.h"
@@ -265,6 +266,102 @@ TEST_F(Replication, SelectorWithoutNodesIsReported) {
   EXPECT_EQ(status().reason, "NoNodeSelected");
   claim_.spec.node_selector = {{"line", "a"}};
   EXPECT_EQ(status().reason, "");
+}
+
+TEST_F(Replication, EveryNodeWithoutTheCurrentCopyHasAReason) {
+  struct Case {
+    const char* name;
+    std::function<void()> change;
+    const char *state, *reason, *message;  // of edge2; `message` is a part
+    const char* common_reason;             // of the claim
+  };
+  const auto report = [this](api::EdgeReplicaReport one) {
+    one.key = kKey;
+    one.uid = "u";
+    mutable_.at("edge2")->status.replicas = {std::move(one)};
+  };
+  const auto source = [this]() -> api::EdgeNode& { return *mutable_.at("edge0"); };
+  const Case cases[] = {
+      {"no report", [] {}, "Pending", "WaitingForNode", "not begun", ""},
+      {"an idle node", [&] { report({.state = "Pending"}); }, "Pending", "WaitingForNode",
+       "snapshot s1", ""},
+      {"a former snapshot", [&] { report({.state = "Current", .snapshot = "s0"}); }, "Pending",
+       "WaitingForNode", "snapshot s1", ""},
+      {"a copy in progress",
+       [&] { report({.state = "Copying", .bytes_done = 3, .bytes_total = 7}); }, "Copying",
+       "Copying", "3 of 7 bytes", ""},
+      {"a short copy in progress", [&] { report({.state = "Copying"}); }, "Copying", "Copying",
+       "copies the files", ""},
+      {"a failed connection",
+       [&] { report({.state = "Copying", .reason = "SourceUnreachable", .message = "refused"}); },
+       "Copying", "SourceUnreachable", "refused", ""},
+      {"a full disk",
+       [&] { report({.state = "Failed", .reason = "DiskFull", .message = "no space"}); }, "Failed",
+       "DiskFull", "no space", ""},
+      {"a failure without reason", [&] { report({.state = "Failed"}); }, "Failed", "Failed",
+       "without a reason", ""},
+      {"a disconnected node",
+       [&] {
+         api::EdgeNode& node = *mutable_.at("edge2");
+         node.status.conditions[0].status = "Unknown";
+         node.status.last_seen = "2026-01-01T00:00:00Z";
+       },
+       "Unreachable", "NodeUnreachable", "since 2026-01-01", ""},
+      {"no snapshot yet", [&] { source().status.shares.clear(); }, "Pending", "WaitingForSource",
+       "has not reported a snapshot of /data/faces", "WaitingForSource"},
+      {"a path that the source may not read",
+       [&] {
+         source().status.shares = {{.key = kKey,
+                                    .path = "/data/faces",
+                                    .state = "Failed",
+                                    .reason = "PathForbidden",
+                                    .message = "/data/faces: not allowed"}};
+       },
+       "Pending", "WaitingForSource", "not allowed", "PathForbidden"},
+      {"a source without agent", [&] { world_.edge_nodes.erase("edge0"); }, "Pending",
+       "WaitingForSource", "EdgeNode edge0 does not exist", "SourceUnknown"},
+      {"a disconnected source",
+       [&] {
+         source().status.shares.clear();
+         source().status.conditions[0].status = "Unknown";
+       },
+       "Pending", "WaitingForSource", "edge0 has the files and is not connected",
+       "SourceUnreachable"},
+      {"a source without address", [&] { source().status.peer_url.clear(); }, "Pending", "NoSource",
+       "--address", "SourceNotListening"},
+      {"a revoked source", [&] { source().metadata.annotations["edgeai.io/revoked"] = "true"; },
+       "Pending", "NoSource", "is revoked", "SourceRevoked"},
+      {"a source without address, and a node with a copy",
+       [&] {
+         source().status.peer_url.clear();
+         has("edge1", "s1");
+       },
+       "Pending", "WaitingForNode", "not begun", "SourceNotListening"},
+  };
+  for (const Case& c : cases) {
+    mutable_.clear();
+    world_ = {};
+    SetUp();
+    c.change();
+    const api::ReplicationStatus now = status();
+    const api::NodeReplica* node = now.find_node("edge2");
+    ASSERT_NE(node, nullptr) << c.name;
+    EXPECT_EQ(node->state, c.state) << c.name;
+    EXPECT_EQ(node->reason, c.reason) << c.name;
+    EXPECT_NE(node->message.find(c.message), std::string::npos) << c.name << ": " << node->message;
+    EXPECT_EQ(now.reason, c.common_reason) << c.name;
+    EXPECT_EQ(now.message.empty(), now.reason.empty()) << c.name;
+  }
+}
+
+TEST_F(Replication, CurrentCopiesHaveNoReason) {
+  has("edge1", "s1");
+  has("edge2", "s1");
+  mutable_.at("edge0")->status.conditions[0].status = "Unknown";
+  mutable_.at("edge1")->status.conditions[0].status = "Unknown";
+  const api::ReplicationStatus now = status();
+  EXPECT_EQ(now.reason, "");
+  for (const api::NodeReplica& node : now.nodes) EXPECT_EQ(node.reason, "") << node.node;
 }
 
 TEST_F(Replication, NegativeSizeIsReportedAsZero) {

@@ -63,8 +63,8 @@ struct ReplicationWork {
 ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims,
                                 const ReplicationWorld& world);
 
-/// Progress of the claim. `before`: the previous status; `now`: RFC 3339, to record since when
-/// nodes are outdated.
+/// Progress of the claim. Every node without the current copy has a reason and a message.
+/// `before`: the previous status; `now`: RFC 3339, to record since when nodes are outdated.
 api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
                                            const ReplicationWorld& world,
                                            const api::ReplicationStatus& before,
