@@ -13,6 +13,7 @@ constexpr std::string_view kOld = ".old-";
 constexpr std::string_view kSuffix = ".snapshot";
 constexpr const char* kCurrent = "current";
 constexpr const char* kNextCurrent = ".current";
+constexpr const char* kMetadata = "metadata.json";
 constexpr std::size_t kKeyDepthMax = 4;
 
 class StoreImpl final : public Store {
@@ -54,6 +55,17 @@ class StoreImpl final : public Store {
       TRY_VOID(make(ctx, folder, id, wanted, readable ? before : std::nullopt, source, progress));
     TRY_VOID(show(folder, id));
     return sweep(key, before);
+  }
+
+  Status put_metadata(const std::string& key, std::string_view text) override {
+    TRY(const os::Path folder, folder_of(key));
+    TRY(const auto existing, current(folder));
+    if (!existing) return Error(Code::kNotFound, "no replica " + key);
+    const os::Path file = folder / kMetadata;
+    if (const auto before = os::read_file(fs_, file, text.size() + 1);
+        before.ok() && *before == text)
+      return {};
+    return os::write_file_atomically(fs_, file, text);
   }
 
   Status remove(const std::string& key) override {
@@ -201,7 +213,7 @@ class StoreImpl final : public Store {
     for (const auto& id : {now, before}) {
       if (id) keep.insert({id->hex(), id->hex() + std::string(kSuffix)});
     }
-    keep.insert(kCurrent);
+    keep.insert({kCurrent, kMetadata});
     TRY_VOID(discard(folder, keep));
     TRY(const std::vector<std::string> names, fs_.list(folder));
     for (const std::string& name : names) {

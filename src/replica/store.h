@@ -3,6 +3,7 @@
 //   root/KEY/current            -> ID          a link, replaced by rename: the complete version
 //   root/KEY/ID/…                              the files of snapshot ID, or its single file
 //   root/KEY/ID.snapshot                       the snapshot (snapshot.h)
+//   root/KEY/metadata.json                     facts for readers, written by the caller
 //   root/KEY/.new-ID/{snapshot,tree/…,part}    a version being built; resumed after a kill
 //   root/KEY/.old-ID/…                         an old version being removed
 //
@@ -15,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/context.h"
@@ -71,6 +73,8 @@ class Store {
   virtual Status bring(const Context& ctx, const std::string& key, const Snapshot& wanted,
                        BlockSource& source,
                        const std::function<void(const Progress&)>& progress = {}) = 0;
+  /// Replaces root/KEY/metadata.json; writes only a difference. kNotFound: there is no replica.
+  virtual Status put_metadata(const std::string& key, std::string_view text) = 0;
   /// Success if missing.
   virtual Status remove(const std::string& key) = 0;
 };

@@ -112,6 +112,25 @@ TEST_F(ReplicaStore, SingleFileIsCopied) {
   EXPECT_EQ(store_->find(kKey).value()->path, "/data/replicas/datasets/default/faces/current/data");
 }
 
+TEST_F(ReplicaStore, MetadataLiesBesideTheCopyUntilRemoval) {
+  const os::Path file = "/data/replicas/datasets/default/faces/metadata.json";
+  EXPECT_EQ(store_->put_metadata(kKey, "{}").error().code(), Code::kNotFound);
+  ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  ASSERT_TRUE(store_->put_metadata(kKey, "{\"a\":1}").ok());
+  const auto inode = fs_.stat(file).value()->inode;
+  ASSERT_TRUE(store_->put_metadata(kKey, "{\"a\":1}").ok());
+  EXPECT_EQ(fs_.stat(file).value()->inode, inode) << "written again without a change";
+  files_["new"] = "x";
+  FileSource grown(files_);
+  ASSERT_TRUE(bring(*store_, files_, grown).ok());
+  store_ = open_store(fs_);
+  EXPECT_EQ(os::read_file(fs_, file).value(), "{\"a\":1}");
+  EXPECT_EQ(read_copy(fs_, *store_), files_);
+  ASSERT_TRUE(store_->remove(kKey).ok());
+  EXPECT_FALSE(fs_.stat(file).value());
+  EXPECT_TRUE(store_->list().empty());
+}
+
 TEST_F(ReplicaStore, PreviousVersionStaysAndTheOneBeforeIsRemoved) {
   std::vector<codec::Sha256> ids;
   for (int i = 0; i < 3; ++i) {

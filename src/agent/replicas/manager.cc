@@ -128,6 +128,7 @@ void Manager::apply_replicas(const std::vector<api::EdgeReplica>& specs) {
     const auto &sources = spec.sources, &known = replica.spec.sources;
     const bool same =
         replica.spec.snapshot == spec.snapshot && replica.spec.uid == spec.uid &&
+        replica.spec.metadata == spec.metadata &&
         std::equal(sources.begin(), sources.end(), known.begin(), known.end(), same_source);
     replica.spec = spec;
     replica.report.key = spec.key;
@@ -329,6 +330,7 @@ void Manager::copy(const Context& ctx) {
     std::string reason;
     const Status status = bring(ctx.with_stop(either.get_token()), *spec, reason, spec->key);
     const auto seen = store_->find(spec->key);
+    if (seen.ok() && *seen && (*seen)->id.hex() == spec->snapshot) put_metadata(*spec);
     const MutexLock lock(mutex_);
     copying_.reset();
     const auto at = replicas_.find(spec->key);
@@ -370,6 +372,15 @@ void Manager::copy(const Context& ctx) {
     wakeup_.notify();
   }
   publish_reports();
+}
+
+void Manager::put_metadata(const api::EdgeReplica& spec) {
+  if (!spec.metadata.is_object()) return;
+  codec::Json metadata = spec.metadata;
+  metadata.set("snapshot", spec.snapshot);
+  const Status written = store_->put_metadata(spec.key, codec::write_json(metadata) + "\n");
+  if (!written.ok())
+    log::warn("metadata of a replica not written", {{"key", spec.key}, {"error", written.error()}});
 }
 
 Status Manager::bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason,

@@ -83,6 +83,8 @@ class Manager final : public core::NodeComponent {
   void copy(const Context& ctx);
   Status bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason,
                const std::string& key);
+  /// Writes the facts about the copy for readers; an error is only logged.
+  void put_metadata(const api::EdgeReplica& spec);
   std::optional<SteadyTime> copy_due() const;
   void publish_reports();
   os::Path record_of(const std::string& key) const;

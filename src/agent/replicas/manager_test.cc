@@ -130,8 +130,12 @@ class ReplicaManagerTest : public ::testing::Test {
   }
   static api::EdgeNodeSpec wanting(const std::string& snapshot, std::vector<std::string> from) {
     api::EdgeNodeSpec spec;
-    api::EdgeReplica replica{
-        .key = kKey, .uid = "u", .snapshot = snapshot, .sources = {}, .unknown = {}};
+    api::EdgeReplica replica{.key = kKey,
+                             .uid = "u",
+                             .snapshot = snapshot,
+                             .sources = {},
+                             .metadata = {},
+                             .unknown = {}};
     for (std::string& node : from)
       replica.sources.push_back({.node = node, .url = "", .unknown = {}});
     spec.replicas.push_back(std::move(replica));
@@ -171,6 +175,27 @@ TEST_F(ReplicaManagerTest, SharedFilesReachTheReplica) {
   EXPECT_EQ(b_.read(report.path + "/train/1.csv"), "1,2\n");
   EXPECT_EQ(b_.list_reported.uid, "u-edge1");
   EXPECT_EQ(b_.list_reported.generation, 2);
+}
+
+TEST_F(ReplicaManagerTest, MetadataLiesBesideTheReplica) {
+  a_.want(sharing());
+  a_.settle();
+  const std::string snapshot = a_.share_summary.at(0).snapshot;
+  api::EdgeNodeSpec spec = wanting(snapshot, {"edge0"});
+  const auto file = [&] {
+    return b_.read(os::Path(b_.replica_summary.at(0).path).parent_path() / "metadata.json");
+  };
+  spec.replicas[0].metadata = codec::Json::object({{"kind", "Dataset"}});
+  b_.want(spec);
+  b_.settle();
+  EXPECT_EQ(file(), R"({"kind":"Dataset","snapshot":")" + snapshot + "\"}\n");
+  const int requests = b_.requests;
+  spec.replicas[0].metadata = codec::Json::object({{"kind", "Model"}});
+  b_.want(spec);
+  b_.settle();
+  EXPECT_EQ(file(), R"({"kind":"Model","snapshot":")" + snapshot + "\"}\n");
+  EXPECT_EQ(b_.requests, requests);
+  EXPECT_EQ(b_.replica_summary.at(0).state, "Current");
 }
 
 TEST_F(ReplicaManagerTest, NodeWithoutCertificateReportsIt) {

@@ -244,6 +244,9 @@ void EdgeReplica::describe(Type<EdgeReplica>& t) {
   t.field("sources", &EdgeReplica::sources, "Nodes to ask, in this order.")
       .items_max(8)
       .list_map({"node"});
+  t.field("metadata", &EdgeReplica::metadata,
+          "Name, format, labels and counts of the object. The agent writes them to metadata.json "
+          "beside the copy.");
   t.keep_unknown(&EdgeReplica::unknown);
 }
 

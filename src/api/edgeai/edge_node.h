@@ -134,6 +134,8 @@ struct EdgeReplica {
   std::string uid;
   std::string snapshot;  // name of the snapshot to copy; "": not known yet
   std::vector<EdgeReplicaSource> sources;
+  // Facts of the object, for readers of the copy: members of the object, at most 4 KiB. Null: none.
+  Json metadata;
   Json unknown;
   static void describe(Type<EdgeReplica>& t);
 };

@@ -61,12 +61,15 @@ std::optional<replication::ReplicationClaim> claim_of(const DatasetView& dataset
   if (!dataset.spec.replication) return std::nullopt;
   const auto work = work_for(dataset);
   if (!work) return std::nullopt;
+  codec::Json spec = codec::Json::object({{"format", work->format}});
+  if (!work->header.empty()) spec.set("header", work->header);
   return replication::ReplicationClaim{
       .key = work->key,
       .uid = work->uid,
       .node = dataset.spec.node_name,
       .path = work->path,
-      .spec = *dataset.spec.replication};
+      .spec = *dataset.spec.replication,
+      .metadata = replication::metadata_of(dataset.resource, dataset.metadata, std::move(spec))};
 }
 
 std::optional<api::ReplicationStatus> observe_copies(const DatasetView& dataset,

@@ -112,6 +112,17 @@ TEST(DatasetCopies, DatasetThatNoNodeCanShareHasTheReasonInReplication) {
   EXPECT_EQ(observe_copies(view(one), {}, kNow)->reason, "NodeMissing");
 }
 
+TEST(DatasetCopies, CopiesCarryTheFormat) {
+  api::Dataset one = dataset("faces", "2024-05-01T10:00:00Z");
+  one.spec.replication.emplace();
+  one.spec.format = "CSV";
+  const auto claim = claim_of(view(one));
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(claim->metadata.at("kind").as_string(), "Dataset");
+  EXPECT_EQ(claim->metadata.at("metadata/name").as_string(), "faces");
+  EXPECT_EQ(claim->metadata.at("spec/format").as_string(), "csv");
+}
+
 TEST(DatasetLimit, OldestDatasetsStayAndYoungestGetsReason) {
   api::EdgeNode node;
   node.metadata.name = "edge0";

@@ -216,12 +216,18 @@ std::optional<replication::ReplicationClaim> claim_of(const ModelView& model,
   if (!spec.replication || spec.node_name.empty() || model.metadata.deleting()) return std::nullopt;
   auto path = replication::local_path(spec.url);
   if (!path) return std::nullopt;
+  Json facts = Json::object({{"format", spec.format}});
+  if (!spec.task.empty()) facts.set("task", spec.task);
+  Json labels = Json::array({});
+  for (const std::string& label : spec.labels) labels.push_back(label);
+  if (!labels.empty()) facts.set("labels", std::move(labels));
   return replication::ReplicationClaim{
       .key = hosting::work_key(model.resource, model.metadata.key()),
       .uid = model.metadata.uid,
       .node = spec.node_name,
       .path = std::move(*path),
-      .spec = *spec.replication};
+      .spec = *spec.replication,
+      .metadata = replication::metadata_of(model.resource, model.metadata, std::move(facts))};
 }
 
 std::optional<api::ReplicationStatus> observe_copies(const ModelView& model,

@@ -34,6 +34,17 @@ bool is_connected(const api::EdgeNode& node) {
   return connected != nullptr && connected->status == "True";
 }
 
+/// Counts of the shared datasets, which copies carry. The fingerprint covers the classes.
+auto counts_of_shares(const api::EdgeNode& node) {
+  std::vector<std::tuple<std::string, std::string, std::optional<std::int64_t>, std::string>> out;
+  for (const api::EdgeShareReport& share : node.status.shares) {
+    if (const api::EdgeDatasetReport* report = node.status.find_dataset(share.key))
+      out.emplace_back(report->key, report->uid, report->samples,
+                       report->inexact + " " + report->fingerprint);
+  }
+  return out;
+}
+
 template <typename List, typename Facts>
 bool same_list(const List& a, const List& b, Facts facts) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -75,12 +86,14 @@ bool same_for_other_nodes(const api::EdgeNode& a, const api::EdgeNode& b) {
          api::is_revoked(a.metadata) == api::is_revoked(b.metadata) &&
          same_list(a.status.shares, b.status.shares,
                    [](const auto& one) { return std::tie(one.key, one.path, one.snapshot); }) &&
+         counts_of_shares(a) == counts_of_shares(b) &&
          same_list(a.status.replicas, b.status.replicas,
                    [](const auto& one) { return std::tie(one.key, one.uid, one.snapshot); });
 }
 
 bool same_spec(const meta::ObjectMeta& a, const meta::ObjectMeta& b) {
-  return a.uid == b.uid && a.generation == b.generation && a.deleting() == b.deleting();
+  return a.uid == b.uid && a.generation == b.generation && a.labels == b.labels &&
+         a.deleting() == b.deleting();
 }
 
 }  // namespace varda::controllers::replication

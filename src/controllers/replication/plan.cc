@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -12,6 +13,10 @@ namespace {
 constexpr std::size_t kListMax = 128;   // maxItems of EdgeNode.spec.shares and replicas
 constexpr std::size_t kNodesMax = 512;  // of a share
 constexpr std::size_t kHelpersMax = 3;  // sources besides the node that has the files
+// Work lists of 128 replicas stay well below the size limit of an object.
+constexpr std::size_t kMetadataBytesMax = 4096;
+
+using codec::Json;
 
 const api::EdgeNode* edge_node(const ReplicationWorld& world, std::string_view name) {
   const auto at = world.edge_nodes.find(name);
@@ -102,6 +107,34 @@ std::vector<std::string> serving_copies(const ReplicationClaim& claim,
   return out;
 }
 
+/// Facts for readers of the copy, with the last counts of the node with the files. Beyond the size
+/// limit, long lists are left out.
+Json metadata_for_copy(const ReplicationClaim& claim, const ReplicationWorld& world) {
+  Json out = claim.metadata;
+  if (out.is_null()) return out;
+  const api::EdgeNode* source = edge_node(world, claim.node);
+  const api::EdgeDatasetReport* report =
+      source == nullptr ? nullptr : source->status.find_dataset(claim.key);
+  const bool counted = report != nullptr && report->uid == claim.uid && report->samples &&
+                       *report->samples >= 0 && offer_of(claim, world) != nullptr;
+  if (counted) {
+    Json status =
+        Json::object({{"numberOfSamples", *report->samples}, {"exact", report->inexact.empty()}});
+    Json classes = Json::array({});
+    for (const api::EdgeClassCount& one : report->classes)
+      classes.push_back(Json::object({{"name", one.name}, {"count", one.count}}));
+    if (classes.size() > 0) status.set("classes", std::move(classes));
+    out.set("status", std::move(status));
+  }
+  constexpr std::array<std::pair<const char*, const char*>, 3> kLongLists{
+      {{"status", "classes"}, {"spec", "labels"}, {"metadata", "labels"}}};
+  for (const auto& [part, list] : kLongLists) {
+    if (codec::write_json(out).size() <= kMetadataBytesMax) break;
+    if (out.contains(part)) out[part].erase(list);
+  }
+  return out;
+}
+
 struct Cause {
   std::string reason, message;
 };
@@ -145,6 +178,17 @@ Cause cause_at_node(const api::NodeReplica& replica, const api::EdgeReplicaRepor
 }
 
 }  // namespace
+
+Json metadata_of(const meta::Resource& resource, const meta::ObjectMeta& metadata, Json spec) {
+  Json names = Json::object({{"namespace", metadata.ns}, {"name", metadata.name}});
+  Json labels = Json::object({});
+  for (const auto& [key, value] : metadata.labels) labels.set(key, value);
+  if (!metadata.labels.empty()) names.set("labels", std::move(labels));
+  return Json::object({{"apiVersion", resource.api_version()},
+                       {"kind", resource.kind},
+                       {"metadata", std::move(names)},
+                       {"spec", std::move(spec)}});
+}
 
 std::optional<std::string> local_path(const std::string& url) {
   std::string path = url;
@@ -202,6 +246,7 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
                              .uid = claim.uid,
                              .snapshot = snapshot,
                              .sources = {},
+                             .metadata = metadata_for_copy(claim, world),
                              .unknown = {}};
     const bool is_behind = !is_current(claim, self, snapshot);
     std::vector<std::string> sources = helpers_before(claim, &self, is_behind ? current : wanted);

@@ -364,6 +364,43 @@ TEST_F(Replication, CurrentCopiesHaveNoReason) {
   for (const api::NodeReplica& node : now.nodes) EXPECT_EQ(node.reason, "") << node.node;
 }
 
+TEST_F(Replication, CopiesCarryFactsAndCountsOfTheDataset) {
+  meta::ObjectMeta metadata;
+  metadata.ns = "default";
+  metadata.name = "faces";
+  metadata.labels = {{"team", "vision"}};
+  claim_.metadata = metadata_of(
+      {.group = "edgeai.io", .version = "v1alpha1", .kind = "Dataset", .plural = "datasets"},
+      metadata, codec::Json::object({{"format", "csv"}}));
+  EXPECT_FALSE(work("edge1").replicas.at(0).metadata.contains("status"));
+  const api::EdgeNode before = *mutable_.at("edge0");
+  mutable_.at("edge0")->status.datasets = {{.key = kKey,
+                                            .uid = "u",
+                                            .state = "Counted",
+                                            .samples = 12,
+                                            .classes = {{"cat", 5, {}}, {"dog", 7, {}}},
+                                            .fingerprint = "f"}};
+  EXPECT_EQ(codec::write_json(work("edge1").replicas.at(0).metadata),
+            R"({"apiVersion":"edgeai.io/v1alpha1","kind":"Dataset",)"
+            R"("metadata":{"namespace":"default","name":"faces","labels":{"team":"vision"}},)"
+            R"("spec":{"format":"csv"},"status":{"numberOfSamples":12,"exact":true,)"
+            R"("classes":[{"name":"cat","count":5},{"name":"dog","count":7}]}})");
+  EXPECT_FALSE(same_for_other_nodes(before, *mutable_.at("edge0")));
+  mutable_.at("edge0")->status.datasets[0].uid = "former";
+  EXPECT_FALSE(work("edge1").replicas.at(0).metadata.contains("status"));
+}
+
+TEST_F(Replication, LongListsAreLeftOutOfTheFacts) {
+  claim_.metadata = codec::Json::object(
+      {{"metadata", codec::Json::object({{"name", "faces"}})},
+       {"spec", codec::Json::object({{"format", "onnx"},
+                                     {"labels", codec::Json::array({std::string(5000, 'x')})}})}});
+  const codec::Json metadata = work("edge1").replicas.at(0).metadata;
+  EXPECT_EQ(metadata.at("metadata/name").as_string(), "faces");
+  EXPECT_EQ(metadata.at("spec/format").as_string(), "onnx");
+  EXPECT_FALSE(metadata["spec"].contains("labels"));
+}
+
 TEST_F(Replication, NegativeSizeIsReportedAsZero) {
   mutable_.at("edge0")->status.shares[0].bytes = -5;
   EXPECT_EQ(status().bytes, 0);

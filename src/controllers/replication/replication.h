@@ -13,6 +13,7 @@
 #include "api/core/node.h"
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/replication.h"
+#include "codec/json.h"
 #include "hosting/node_index.h"
 #include "hosting/placement.h"
 #include "meta/object.h"
@@ -31,7 +32,11 @@ struct ReplicationClaim {
   std::string node;  // the node with the files
   std::string path;  // path of the files there
   api::Replication spec;
+  codec::Json metadata = {};  // members of the object for readers of copies
 };
+/// The metadata of a claim: names, labels, and `spec`.
+codec::Json metadata_of(const meta::Resource& resource, const meta::ObjectMeta& metadata,
+                        codec::Json spec);
 
 /// EdgeNodes by name.
 using EdgeNodeMap = std::map<std::string, std::shared_ptr<const api::EdgeNode>, std::less<>>;
@@ -115,7 +120,8 @@ ReplicationWorld world_of(const std::vector<ReplicationClaim>& claims,
 /// EdgeNodes with work for the claim: the one with the files, and those that need a copy.
 std::vector<meta::ObjectKey> nodes_of(const ReplicationClaim& claim, const runtime::Caches& caches);
 /// True if two versions of an object mean the same for other nodes. Compared are a Node's labels,
-/// an EdgeNode's offers, addresses and revocation, and the spec of a Dataset or Model.
+/// an EdgeNode's offers with their counts, addresses and revocation, and the spec and labels of a
+/// Dataset or Model.
 bool same_for_other_nodes(const api::Node& a, const api::Node& b);
 bool same_for_other_nodes(const api::EdgeNode& a, const api::EdgeNode& b);
 bool same_spec(const meta::ObjectMeta& a, const meta::ObjectMeta& b);
