@@ -155,6 +155,9 @@ class Manifests(unittest.TestCase):
             self.assertEqual(container['securityContext']['capabilities'], {'drop': ['ALL']})
             self.assertTrue(container['securityContext']['readOnlyRootFilesystem'])
             self.assertFalse(container['securityContext']['allowPrivilegeEscalation'])
+            env = {e['name']: e['valueFrom']['fieldRef']['fieldPath'] for e in container['env']}
+            self.assertEqual(env, {'NODE_NAME': 'spec.nodeName', 'HOST_IP': 'status.hostIP'})
+            self.assertIn('--address=$(HOST_IP)', container['args'])
             port = int(next(a for a in container['args'] if a.startswith('--admin=')).rsplit(':', 1)[1])
             for probe in ('livenessProbe', 'readinessProbe'):
                 self.assertEqual((container[probe]['httpGet']['host'], container[probe]['httpGet']['port']), ('127.0.0.1', port))
