@@ -1,4 +1,5 @@
-"""Nodes that joined through the gateway copy files from each other; kubectl shows the result."""
+"""Nodes copy files from each other: those that joined through the gateway, and those of `varda up`.
+kubectl shows the result."""
 import contextlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -93,6 +94,90 @@ class Replication(unittest.TestCase):
             return status if status.get('reason') == 'PathForbidden' else None
         status = m.wait_until('the reason PathForbidden', refused)
         self.assertEqual(status['current'], 0)
+
+
+class NodesOfUp(unittest.TestCase):
+    """Two nodes of `varda up`, without any flag for peers."""
+
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.data = self.work / 'data'
+        self.data.mkdir()
+        self.varda = m.Machine(self.work / 'up', nodes=['edge0=edge', 'edge1=edge'])
+        self.addCleanup(self.varda.close)
+        self.varda.up('--dataset-root', str(self.data))
+
+    def apply(self, kind, name, **spec):
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps({
+            'apiVersion': 'edgeai.io/v1alpha1', 'kind': kind, 'metadata': {'name': name, 'labels': {'team': 'vision'}},
+            'spec': {**spec, 'nodeName': 'edge0', 'replication': {'nodeSelector': {}}}}))
+
+    def replication(self, kind, name):
+        """The status; every copy that is not current must have a reason."""
+        status = self.varda.get(kind, name).get('status', {}).get('replication', {})
+        for node in status.get('nodes', []):
+            if node['state'] != 'Current' and not (node.get('reason') and node.get('message')):
+                raise RuntimeError('a copy without a reason: %r' % node)  # wait_until() lets it through
+        return status
+
+    def current(self, kind, name, other_than=None):
+        def probe():
+            status = self.replication(kind, name)
+            return status if status.get('snapshot') not in (None, other_than) and status['current'] == status['wanted'] == 1 else None
+        status = m.wait_until('the copy of %s %s current' % (kind, name), probe)
+        self.assertNotIn('reason', status)
+        node, = status['nodes']
+        self.assertEqual((node['node'], 'reason' in node), ('edge1', False))
+        return status['snapshot'], pathlib.Path(node['path'])
+
+    def kill_agent(self, node):
+        for pid, command in self.varda.processes().items():
+            if ' agent ' in command and node in command.split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def test_dataset_and_model_are_copied_with_their_metadata(self):
+        table, weights = self.data / 'train.csv', self.data / 'frozen.pb'
+        table.write_text('a,b\n' + '1,2\n' * 1000)
+        weights.write_bytes(os.urandom(1 << 20))
+        self.apply('Dataset', 'faces', dataUrl=str(table), format='csv', header='yes')
+        self.apply('Model', 'small', modelUrl=str(weights), format='pb')
+        snapshot, copy = self.current('dataset', 'faces')
+        self.assertEqual(copy.read_bytes(), table.read_bytes())
+        metadata = copy.parent.parent / 'metadata.json'
+
+        def facts(samples):
+            read = json.loads(metadata.read_text())
+            return read if read.get('status', {}).get('numberOfSamples') == samples else None
+        read = m.wait_until('the counts beside the copy', lambda: facts(1000))
+        self.assertEqual((read['kind'], read['metadata'], read['spec']['format'], read['snapshot']),
+                         ('Dataset', {'namespace': 'default', 'name': 'faces', 'labels': {'team': 'vision'}}, 'csv', snapshot))
+        snapshot, copy = self.current('model', 'small')
+        self.assertEqual(copy.read_bytes(), weights.read_bytes())
+        read = json.loads((copy.parent.parent / 'metadata.json').read_text())
+        self.assertEqual((read['kind'], read['spec'], read['snapshot']), ('Model', {'format': 'pb'}, snapshot))
+        with open(table, 'a') as f:
+            f.write('3,4\n' * 10)
+        m.wait_until('the counts of the grown table', lambda: facts(1010))
+
+    def test_killed_nodes_continue_to_copy(self):
+        data = self.data / 'big.csv'
+        data.write_bytes(os.urandom(96 << 20))
+        self.apply('Dataset', 'big', dataUrl=str(data), format='txt')
+        copies = self.varda.dir / 'nodes/edge1/data/replicas/datasets.edgeai.io/default/big'
+        for node in ('edge1', 'edge0'):
+            m.wait_until('the copy begins', lambda: list(copies.glob('*')))
+            self.kill_agent(node)
+        first, copy = self.current('dataset', 'big')
+        self.assertEqual(copy.read_bytes(), data.read_bytes())
+        # The certificates of a new control plane fit the agents that continue to run.
+        self.varda.kill_everything()
+        with open(data, 'ab') as f:
+            f.write(b'more')
+        self.varda.up()
+        second, copy = self.current('dataset', 'big', first)
+        self.assertEqual(copy.read_bytes(), data.read_bytes())
 
 
 if __name__ == '__main__':
