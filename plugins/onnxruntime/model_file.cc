@@ -1,15 +1,15 @@
 #include "model_file.h"
 
 #include <cstdint>
-#include <cstring>
-#include <fcntl.h>
-#include <optional>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "plugins/mapped_file.h"
+#include "plugins/protobuf_fields.h"
 
 namespace varda_onnxruntime {
 namespace {
+
+using varda_plugins::MappedFile;
+using varda_plugins::ProtobufFields;
 
 enum class Message {
   kModel,
@@ -57,68 +57,6 @@ constexpr std::string_view kMemoryMarker =
     "_ORT_MEM_ADDR_";                            // addresses in ONNX Runtime's own memory
 constexpr std::string_view kOrtFormat = "ORTM";  // identifier of its flatbuffers, at byte 4
 
-/// Iterates over the fields of one message in protobuf's wire format.
-class Fields {
- public:
-  explicit Fields(std::string_view bytes) : remaining_(bytes) {}
-
-  struct Field {
-    std::uint32_t number = 0;
-    std::optional<std::string_view> bytes;  // for length-delimited fields
-  };
-  /// Empty: the end, or a malformed field.
-  std::optional<Field> next() {
-    if (remaining_.empty()) return std::nullopt;
-    const auto tag = varint();
-    // Protobuf drops the bits above the 32nd, and would see another field here.
-    if (!tag || *tag >> 32 != 0) return fail();
-    Field out{static_cast<std::uint32_t>(*tag >> 3), {}};
-    switch (*tag & 7) {
-      case 0:
-        return varint() ? std::optional(out) : fail();
-      case 1:
-        return skip(8) ? std::optional(out) : fail();
-      case 2: {
-        const auto length = varint();
-        if (!length || *length > remaining_.size()) return fail();
-        out.bytes = remaining_.substr(0, *length);
-        remaining_.remove_prefix(*length);
-        return out;
-      }
-      case 5:
-        return skip(4) ? std::optional(out) : fail();
-      default:
-        return fail();  // groups, which ONNX does not use
-    }
-  }
-  bool broken() const { return broken_; }
-
- private:
-  std::optional<Field> fail() {
-    broken_ = true;
-    return std::nullopt;
-  }
-  bool skip(std::size_t count) {
-    if (remaining_.size() < count) return false;
-    remaining_.remove_prefix(count);
-    return true;
-  }
-  std::optional<std::uint64_t> varint() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-      if (remaining_.empty()) return std::nullopt;
-      const auto byte = static_cast<unsigned char>(remaining_.front());
-      remaining_.remove_prefix(1);
-      if (shift < 64) value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    return std::nullopt;
-  }
-
-  std::string_view remaining_;
-  bool broken_ = false;
-};
-
 class Walk {
  public:
   explicit Walk(Locations& out) : out_(out) {}
@@ -126,7 +64,7 @@ class Walk {
   void message(Message kind, std::string_view bytes, int depth) {
     if (depth > kDepthMax)
       return fail("its graphs are nested more than " + std::to_string(kDepthMax) + " deep");
-    Fields fields(bytes);
+    ProtobufFields fields(bytes);
     std::string_view key, value;
     while (const auto field = fields.next()) {
       if (!field->bytes) continue;
@@ -149,40 +87,6 @@ class Walk {
     if (out_.problem.empty()) out_.problem = std::move(problem);
   }
   Locations& out_;
-};
-
-/// A memory-mapped file; the destructor unmaps it.
-class Mapped {
- public:
-  explicit Mapped(const std::filesystem::path& file) {
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat facts {};
-    if (fd < 0 || ::fstat(fd, &facts) != 0) {
-      problem_ = std::strerror(errno);
-    } else if (!S_ISREG(facts.st_mode)) {
-      problem_ = "not a regular file";
-    } else if (facts.st_size > 0) {
-      size_ = static_cast<std::size_t>(facts.st_size);
-      at_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-      if (at_ == MAP_FAILED) problem_ = std::strerror(errno);
-    }
-    if (fd >= 0) ::close(fd);
-  }
-  ~Mapped() {
-    if (size_ > 0 && at_ != MAP_FAILED) ::munmap(at_, size_);
-  }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-
-  const std::string& problem() const { return problem_; }
-  std::string_view bytes() const {
-    return size_ == 0 ? std::string_view() : std::string_view(static_cast<const char*>(at_), size_);
-  }
-
- private:
-  void* at_ = nullptr;
-  std::size_t size_ = 0;
-  std::string problem_;
 };
 
 std::string why_refused(const std::filesystem::path& directory, const std::string& location) {
@@ -218,7 +122,7 @@ Locations locations_in(std::string_view bytes) {
 }
 
 std::string why_refused(const std::filesystem::path& file) {
-  const Mapped mapped(file);
+  const MappedFile mapped(file);
   if (!mapped.problem().empty()) return "it cannot be read: " + mapped.problem();
   const std::string_view bytes = mapped.bytes();
   if (file.extension() == ".ort" || (bytes.size() >= 8 && bytes.substr(4, 4) == kOrtFormat))
