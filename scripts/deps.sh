@@ -54,11 +54,14 @@ if [ ${#lacking[@]} -gt 0 ]; then
   apt-get install -y -qq --no-install-recommends "${lacking[@]}" >/dev/null
 fi
 
-# An optional accelerator: installed where possible, and ignored by --check.
-if ! dpkg-query -W -f '${db:Status-Status}\n' libisal-dev 2>/dev/null | grep -qx installed && [ "$(id -u)" -eq 0 ]; then
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libisal-dev >/dev/null 2>&1 ||
-    echo "without libisal-dev: gzip archives are unpacked by zlib"
-fi
+# Optional packages: installed where possible, and ignored by --check. OpenCV brings 200 MB with the
+# drivers of a screen, which its core library links.
+optional() {  # PACKAGE CONSEQUENCE
+  if dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed || [ "$(id -u)" -ne 0 ]; then return; fi
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null 2>&1 || echo "without $1: $2"
+}
+optional libisal-dev "gzip archives are unpacked by zlib"
+optional libopencv-dnn-dev "frozen TensorFlow graphs, Caffe and Darknet are not served"
 
 mkdir -p .deps
 scratch=

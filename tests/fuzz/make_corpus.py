@@ -634,6 +634,13 @@ def model_files():
     put('model_file', 'digits', (ROOT / 'examples/digits/models/3/model.onnx').read_bytes()[:4096])
 
 
+def graph_defs():
+    models = ROOT / 'plugins/opencv/testdata'
+    for name in ('faces/3/frozen.pb', 'maps/frozen.pb', 'caffe/model.prototxt', 'darknet/model.cfg'):
+        put('graph_def', name.split('/')[0], (models / name).read_bytes())
+    put('graph_def', 'older_prototxt', b'input: "a" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 9\ninput: "b" input_shape { dim: 1 }')
+
+
 def enrolment_answers():
     answer = lambda **more: '200  ' + compact(dict({'certificate': '@cert', 'ca': '@ca', 'node': 'line7'}, **more))
     take = lambda name, *parts: put('enrolment_answers', name, b'\0' + lines(*parts).encode())
@@ -662,7 +669,7 @@ def main():
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, enrolment_answers):
+                 model_directories, model_files, graph_defs, enrolment_answers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
