@@ -145,6 +145,7 @@ std::int32_t varda_engine_model::open(const std::string& file, std::vector<Input
   }
   const std::string_view text = structure.bytes(), bytes = weights.bytes();
   const bool caffe = text_ending == ".prototxt";
+  named_inputs_ = caffe;
   varda_opencv::Inputs inputs =
       caffe ? varda_opencv::inputs_of_prototxt(text) : varda_opencv::inputs_of_cfg(text);
   undeclared_ = std::move(inputs.problem);
@@ -233,8 +234,7 @@ std::vector<Dims> varda_engine_model::shapes_with_batch(std::int64_t batch) {
     for (const std::int64_t size : place.dims)
       sizes.push_back(static_cast<int>(size < 0 ? batch : size));
     if (moves_channels(sizes.size())) std::rotate(sizes.begin() + 1, sizes.end() - 1, sizes.end());
-    net_.setInput(cv::Mat(sizes, CV_32F, cv::Scalar(0)),
-                  input_places.size() == 1 ? "" : place.name);
+    net_.setInput(cv::Mat(sizes, CV_32F, cv::Scalar(0)), named_inputs_ ? place.name : "");
   }
   std::vector<cv::String> names;
   for (const Place& place : output_places) names.push_back(place.name);
@@ -306,7 +306,7 @@ std::int32_t varda_engine_model::run(const varda_engine_tensor* in, std::uint32_
     const std::size_t samples = static_cast<std::size_t>(dims.front());
     const std::size_t pixels = product(dims) / samples / channels;
     swap_axes(static_cast<const float*>(tensor.data), samples, pixels, channels, blob.ptr<float>());
-    net_.setInput(blob, input_places.size() == 1 ? "" : tensor.name);
+    net_.setInput(blob, named_inputs_ ? tensor.name : "");
   }
   std::vector<const Place*> places;
   for (const Place& place : output_places)

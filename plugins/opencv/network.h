@@ -39,6 +39,7 @@ struct varda_engine_model {
 
   cv::dnn::Net net_;
   std::string undeclared_;      // why the files declare no inputs; "" if they do
+  bool named_inputs_ = true;    // OpenCV knows the inputs by the names of the files
   bool channels_last_ = false;  // the graph is NHWC; OpenCV's blobs are NCHW
 };
 

@@ -158,6 +158,31 @@ TEST_F(OpenCv, BatchAnswersEachSample) {
       << "after a larger batch";
 }
 
+TEST_F(OpenCv, GraphForOneSampleGetsAFixedBatch) {
+  std::string graph = bytes_of(kModels / "faces/4/frozen.pb");
+  const std::string open("\xff\xff\xff\xff\x90\0\0\0", 8), fixed("\1\0\0\0\x90\0\0\0", 8);
+  ASSERT_NE(graph.find(open), std::string::npos) << "the shape [-1, 144]";
+  const auto model = load(file("frozen.pb", graph.replace(graph.find(open), 8, fixed)));
+  ASSERT_TRUE(model.ok()) << model.error();
+  EXPECT_EQ((*model)->inputs().at(0).shape, (Shape{1, 12, 12, 1}));
+  EXPECT_EQ((*model)->outputs().at(0).shape, (Shape{1, 7}));
+  const Example example = example_of("faces/4");
+  EXPECT_THAT(values_of(run(**model, {1, 12, 12, 1}, example.given)),
+              Pointwise(FloatNear(1e-5F), example.expected));
+}
+
+TEST_F(OpenCv, OptionInputsChoosesAmongPlaceholders) {
+  codec::ProtoWriter node;
+  node.message(1, [](codec::ProtoWriter& n) { n.text(1, "is_training").text(2, "Placeholder"); });
+  const auto graph = file("frozen.pb", node.bytes() + bytes_of(kModels / "maps/frozen.pb"));
+  EXPECT_FALSE(load(graph).ok()) << "is_training has no shape";
+  const auto model = load(graph, {.options = {{"inputs", "image=-1x4x6x3"}}});
+  ASSERT_TRUE(model.ok()) << model.error();
+  const Example example = example_of("maps");
+  EXPECT_THAT(values_of(run(**model, {1, 4, 6, 3}, example.given)),
+              Pointwise(FloatNear(1e-5F), example.expected));
+}
+
 TEST_F(OpenCv, OneRunAtATimeIsAllowed) {
   EXPECT_EQ(load(kModels / "maps/frozen.pb").value()->concurrent_runs_max(), 1u)
       << "a net keeps the values of its run";
