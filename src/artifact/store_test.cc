@@ -1,11 +1,13 @@
 #include "artifact/store.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <latch>
 #include <thread>
 
 #include "artifact/internal/plain_file.h"
 #include "artifact/internal/source.h"
+#include "artifact/layout.h"
 #include "artifact/model_tree.h"
 #include "artifact/testing/archives.h"
 #include "artifact/testing/origin.h"
@@ -307,6 +309,50 @@ TEST_F(StoreTest, LayoutIsCheckedPerFrameworkAndTheArtifactIsKept) {
       EXPECT_EQ(outcome.error().reason, Reason::kBadLayout) << outcome.error().error;
     }
     EXPECT_TRUE(store->ensure(kForever, request(c.archive, "tensorflow")).ok());
+  }
+}
+
+TEST_F(StoreTest, LayoutOfEachFrameworkIsChecked) {
+  struct Case {
+    std::string framework;
+    std::string archive;
+    std::string problem;  // "": fits
+  };
+  const Case cases[] = {
+      {"pb", TarBuilder().file("frozen.pb", "m").tar(), ""},
+      {"pb", TarBuilder().file("frozen.pb", "m").file("labels.txt", "a").tar(), ""},
+      {"pb", TarBuilder().file("saved_model.pb", "m").tar(), "exactly one non-empty *.pb file"},
+      {"pb", TarBuilder().file("a.pb", "m").file("b.pb", "m").tar(), "found: a.pb, b.pb"},
+      {"caffe", TarBuilder().file("m.caffemodel", "m").file("m.prototxt", "t").tar(), ""},
+      {"caffe", TarBuilder().file("m.caffemodel", "m").tar(), "needs m.prototxt beside"},
+      {"darknet", TarBuilder().file("m.weights", "m").file("m.cfg", "t").tar(), ""},
+      {"darknet", TarBuilder().file("m.weights", "m").file("n.cfg", "t").tar(), "needs m.cfg"},
+  };
+  for (const Case& c : cases) {
+    origin.put(kUrl, c.archive);
+    const auto store = open();
+    const auto outcome = store->ensure(kForever, request(c.archive, c.framework));
+    EXPECT_EQ(outcome.ok(), c.problem.empty()) << c.framework << ": " << c.problem;
+    if (!outcome.ok()) {
+      EXPECT_EQ(outcome.error().reason, Reason::kBadLayout);
+      EXPECT_THAT(outcome.error().error.message(), ::testing::HasSubstr(c.problem));
+    }
+  }
+}
+
+TEST_F(StoreTest, FormatOfATensorflowTreeIsReadFromItsNames) {
+  const std::pair<std::string, std::string_view> cases[] = {
+      {TarBuilder().file("frozen.pb", "m").tar(), kFrozenGraph},
+      {TarBuilder().file("saved_model.pb", "m").file("x.pb", "m").tar(), kSavedModel},
+      {TarBuilder().file("model.h5", "m").tar(), kSavedModel},
+  };
+  for (const auto& [bytes, format] : cases) {
+    origin.put(kUrl, bytes);
+    const auto store = open();
+    const auto installed = store->ensure(kForever, request(bytes, "tensorflow"));
+    ASSERT_TRUE(installed.ok()) << installed.error().error;
+    EXPECT_EQ(format_of(fs, installed->directory, "tensorflow"), format);
+    EXPECT_EQ(format_of(fs, installed->directory, "onnx"), "");
   }
 }
 
