@@ -1,6 +1,7 @@
 #include "serving/config.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "codec/json.h"
 #include "codec/yaml.h"
@@ -19,12 +20,26 @@ constexpr std::size_t kLabelsMax = 100'000;
 constexpr std::int64_t kInstancesMax = 64;
 constexpr std::int64_t kQueueBytesMax = std::int64_t{1} << 30;
 
-// The file suffix that implies an engine. model.yaml names other engines.
-constexpr std::string_view kOnnx = ".onnx";
-constexpr std::string_view kOnnxEngine = "onnxruntime";
+// File suffixes that imply an engine. model.yaml names other engines.
+struct Suffix {
+  std::string_view text;
+  std::string_view engine;
+};
+constexpr Suffix kSuffixes[] = {{".onnx", "onnxruntime"},
+                                {".pb", "opencv"},          // a frozen TensorFlow graph
+                                {".caffemodel", "opencv"},  // beside a .prototxt
+                                {".weights", "opencv"}};    // of Darknet, beside a .cfg
+constexpr std::string_view kSavedModel = "saved_model.pb";
 
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() > end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+// The engine for a file; "" unknown.
+std::string_view engine_of(std::string_view file) {
+  for (const Suffix& suffix : kSuffixes)
+    if (ends_with(file, suffix.text)) return suffix.engine;
+  return "";
 }
 
 Result<std::string> file_name(const Json& value, std::string_view setting) {
@@ -161,10 +176,14 @@ Result<std::vector<std::string>> read_labels(os::FileSystem& fs,
   return out;
 }
 
-// Chooses the file if model.yaml names none: model.<ending>, or the only file with the suffix.
+// Chooses the file if model.yaml names none: model.onnx, or the only file of an engine.
 Result<std::string> find_file(const std::vector<std::string>& names, const std::string& engine) {
+  const bool known = std::any_of(std::begin(kSuffixes), std::end(kSuffixes),
+                                 [&](const Suffix& suffix) { return suffix.engine == engine; });
   const auto is_model = [&](const std::string& name) {
-    if (engine.empty() || engine == kOnnxEngine) return ends_with(name, kOnnx);
+    if (name == kSavedModel) return false;
+    if (engine.empty() || known)
+      return !engine_of(name).empty() && (engine.empty() || engine_of(name) == engine);
     return name.rfind("model.", 0) == 0 && name != "model.yaml";
   };
   std::vector<std::string> found;
@@ -172,10 +191,18 @@ Result<std::string> find_file(const std::vector<std::string>& names, const std::
   if (const auto it = std::find(found.begin(), found.end(), "model.onnx"); it != found.end())
     return *it;
   if (found.size() == 1) return found[0];
+  if (found.empty() && std::find(names.begin(), names.end(), kSavedModel) != names.end()) {
+    return Error(
+        Code::kInvalid,
+        "saved_model.pb is a SavedModel, which TensorFlow Serving loads: varda-serve reads "
+        "frozen graphs (another name ending in .pb)");
+  }
   if (found.empty()) {
     return Error(Code::kInvalid,
-                 engine.empty() ? "no model.onnx, and no model.yaml that names an engine and a file"
-                                : "no model file");
+                 engine.empty()
+                     ? "no model.onnx, no other model file, and no model.yaml that names "
+                       "an engine and a file"
+                     : "no model file");
   }
   return Error(Code::kInvalid, "several model files (" + found[0] + ", " + found[1] +
                                    (found.size() > 2 ? ", …" : "") +
@@ -209,9 +236,9 @@ Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path&
   if (info && info->kind == os::FileKind::kOther)
     return Error(Code::kInvalid, config.file + " is not a file");
   if (config.engine.empty()) {
-    if (!ends_with(config.file, kOnnx))
+    config.engine = engine_of(config.file);
+    if (config.engine.empty())
       return Error(Code::kInvalid, "model.yaml: engine must be set for " + config.file);
-    config.engine = kOnnxEngine;
   }
   if (!labels.empty()) {
     auto lines = read_labels(fs, directory / labels);

@@ -1,7 +1,8 @@
 // Configuration of one version: the server's defaults, overridden by the version's model.yaml.
 //
 //   engine: onnxruntime        # default: by the file's name
-//   file: model.onnx           # default: model.onnx, or the only *.onnx
+//   file: model.onnx           # default: model.onnx, or the only file of an engine: *.onnx,
+//                              # *.pb, *.caffemodel, *.weights
 //   instances: 2               # concurrent runs
 //   threads: 1                 # per run; 0: the engine's choice
 //   memoryArena: true          # keep freed memory for the next run

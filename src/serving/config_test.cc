@@ -46,6 +46,33 @@ TEST_F(Config, ErrorForSeveralOrNoModelFilesGivesAdvice) {
             "several model files (a.onnx, b.onnx): name one model.onnx, or set file in model.yaml");
 }
 
+TEST_F(Config, FilesOfTheOpenCvEngineNeedNoConfiguration) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"frozen.pb", "labels.txt"},
+      {"net.caffemodel", "net.prototxt"},
+      {"yolo.weights", "yolo.cfg"}};
+  for (const auto& [model, other] : cases) {
+    file(model).file(other, "one");
+    const auto config = read();
+    ASSERT_TRUE(config.ok()) << config.error();
+    EXPECT_EQ(config->engine, "opencv");
+    EXPECT_EQ(config->file, model);
+    EXPECT_TRUE(fs_.remove("/m/" + model).ok());
+  }
+}
+
+TEST_F(Config, SavedModelIsNoFrozenGraph) {
+  file("saved_model.pb");
+  EXPECT_THAT(error(), HasSubstr("which TensorFlow Serving loads"));
+  file("frozen.pb");
+  EXPECT_EQ(read()->file, "frozen.pb");
+}
+
+TEST_F(Config, NamedEngineChoosesItsOwnFile) {
+  file("a.onnx").file("b.pb").file("model.yaml", "engine: opencv\n");
+  EXPECT_EQ(read()->file, "b.pb");
+}
+
 TEST_F(Config, EverySettingIsRead) {
   file("net.pt").file("classes", "cat\n").file("model.yaml", R"(
 engine: torch
