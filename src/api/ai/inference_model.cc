@@ -39,10 +39,10 @@ constexpr std::string_view kNamesSecret = "has(self.tlsSecretName) && size(self.
 }  // namespace
 
 const std::vector<std::string>& known_frameworks() {
-  static const std::vector<std::string> names{"onnx",      "tensorflow",  "tflite",   "keras",
-                                              "pytorch",   "torchscript", "caffe",    "paddle",
-                                              "mindspore", "openvino",    "tensorrt", "xgboost",
-                                              "lightgbm",  "sklearn",     "triton"};
+  static const std::vector<std::string> names{
+      "onnx",        "tensorflow", "pb",       "tflite",  "keras",     "pytorch",
+      "torchscript", "caffe",      "darknet",  "paddle",  "mindspore", "openvino",
+      "tensorrt",    "xgboost",    "lightgbm", "sklearn", "triton"};
   return names;
 }
 
@@ -186,10 +186,12 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
           "nodeName or nodeSelector selects.")
       .required()
       .one_of({"cloud", "edge"});
-  t.field("frameworkType", &S::framework_type,
-          "Framework of the model. The operator has a server for each framework that it supports. "
-          "Required without an image or a modelRef. Default with a modelRef: by the Model's "
-          "format.")
+  t.field(
+       "frameworkType", &S::framework_type,
+       "Framework of the model. The operator has a server for onnx, tensorflow (SavedModels, and "
+       "frozen graphs at the edge), pb (frozen TensorFlow graphs), caffe, darknet, triton and "
+       "tensorrt. A file of --servers adds a server for another framework. Required without an "
+       "image or a modelRef. Default with a modelRef: by the Model's format.")
       .one_of(known_frameworks());
   t.field("nodeSelector", &S::node_selector,
           "Labels of the node. In the edge layer exactly one node must match.")

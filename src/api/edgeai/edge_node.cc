@@ -293,6 +293,11 @@ void EdgeVersionReport::describe(Type<EdgeVersionReport>& t) {
       .format("int64");
   t.field("shared", &EdgeVersionReport::shared,
           "Whether the node keeps the archive and shares it with other nodes.");
+  t.field(
+       "format", &EdgeVersionReport::format,
+       "Format of the installed files, if the framework has several. tensorflow: saved-model, or "
+       "pb for a frozen graph.")
+      .one_of({"saved-model", "pb"});
   t.keep_unknown(&EdgeVersionReport::unknown);
 }
 

@@ -157,6 +157,7 @@ struct EdgeNodeSpec {
 struct EdgeVersionReport {
   static constexpr std::string_view kPending = "Pending", kDownloading = "Downloading",
                                     kReady = "Ready", kFailed = "Failed";
+  static constexpr std::string_view kSavedModel = "saved-model", kPb = "pb";
 
   std::string version;
   std::string state;
@@ -169,6 +170,7 @@ struct EdgeVersionReport {
   std::int64_t bytes_done = 0;   // of a long download; 0: none
   std::int64_t bytes_total = 0;  // 0: unknown
   bool shared = false;           // the node keeps the archive and shares it
+  std::string format;            // kPb or kSavedModel; "": not installed, or not of tensorflow
   Json unknown;
   static void describe(Type<EdgeVersionReport>& t);
 };
