@@ -561,10 +561,15 @@ std::vector<api::EdgeModelReport> Manager::model_reports() const {
                                                                {"message", unwritten.message}}));
   std::vector<api::EdgeModelReport> out = report(list_->spec, now);
   for (api::EdgeModelReport& model : out) {
+    const api::EdgeModel* work = list_->spec.find_model(model.key);
     for (api::EdgeVersionReport& version : model.versions) {
       const auto digest = codec::Sha256::parse(version.sha256);
-      version.shared = version.state == api::EdgeVersionReport::kReady && digest.ok() &&
-                       store_.has_archive(*digest);
+      if (version.state != api::EdgeVersionReport::kReady || !digest.ok()) continue;
+      version.shared = store_.has_archive(*digest);
+      // Only one framework has several formats; the others cost no look at the disk.
+      if (work == nullptr || work->framework != "tensorflow") continue;
+      if (const auto installed = store_.find(*digest))
+        version.format = artifact::format_of(fs_, installed->directory, work->framework);
     }
   }
   return out;

@@ -19,6 +19,7 @@ using std::chrono::seconds;
 class ScriptedStore final : public artifact::Store {
  public:
   std::function<void(const ProgressSink&)> download;
+  std::optional<artifact::Installed> present;
 
   artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&,
                                                 const ProgressSink& progress) override {
@@ -26,7 +27,7 @@ class ScriptedStore final : public artifact::Store {
     return artifact::Failure{artifact::Reason::kDownloadFailed,
                              Error(Code::kUnavailable, "broken off")};
   }
-  std::optional<artifact::Installed> find(const Sha256&) override { return std::nullopt; }
+  std::optional<artifact::Installed> find(const Sha256&) override { return present; }
   std::vector<Sha256> list() const override { return {}; }
   std::uint64_t bytes() const override { return 0; }
   void keep(std::set<Sha256>) override {}
@@ -65,12 +66,14 @@ class ModelManagerTest : public ::testing::Test {
       disk = status.disk;
       if (status.models.empty()) return;
       const api::EdgeVersionReport& version = status.models[0].versions[0];
+      format = version.format;
       reports.push_back(version.state + " " + std::to_string(version.bytes_done) + "/" +
                         std::to_string(version.bytes_total));
     });
     manager.load();
     tasks = manager.tasks();
     manager.apply({{"", node->metadata.generation}, node->spec});
+    spec = node->spec;
   }
 
   /// Steps the named task if it is due.
@@ -101,6 +104,8 @@ class ModelManagerTest : public ::testing::Test {
   artifact::ModelTree tree = artifact::ModelTree::open(fs, "/models").value();
   std::vector<std::string> reports;  // "STATE DONE/TOTAL" of the version, per report
   api::EdgeDisk disk;                // last report
+  std::string format;                // of the version, in the last report
+  api::EdgeNodeSpec spec;            // the work list
   Manager manager{{.clock = &clock}, store, tree, fs, http, *state_store, *rng};
   std::vector<runtime::Task> tasks;
 };
@@ -121,6 +126,16 @@ TEST_F(ModelManagerTest, LongDownloadIsReportedEveryTenSecondsUntilItEnds) {
   EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0",
                                                "Downloading 10485760/104857600",
                                                "Downloading 20971520/104857600", "Failed 0/0"}));
+}
+
+TEST_F(ModelManagerTest, FormatOfAnInstalledTensorflowModelIsReported) {
+  CHECK(fs.make_directories("/installed", 0755).ok());
+  CHECK(os::write_file_atomically(fs, "/installed/frozen.pb", "graph").ok());
+  store.present = artifact::Installed{.directory = "/installed", .bytes = 5};
+  spec.models[0].framework = "tensorflow";
+  manager.apply({{"", 3}, spec});
+  run("models");
+  EXPECT_EQ(format, "pb");
 }
 
 TEST_F(ModelManagerTest, ADiskThatFillsUpIsReportedWithinSeconds) {
