@@ -13,7 +13,7 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
   const hosting::Options usual;
   command
       .add_option("--serve-image", flags.serve_image,
-                  "image of varda-serve, for models of frameworkType onnx")
+                  "image of varda-serve, for models of frameworkType onnx, pb, caffe and darknet")
       ->default_str(usual.servers.at("onnx").image)
       ->group(kServerGroup);
   command
@@ -39,14 +39,16 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
 Result<hosting::Options> model_options(const ControllerFlags& flags,
                                        const std::filesystem::path& servers) {
   hosting::Options options;
-  // An entry in the file wins over --serve-image, also for onnx.
+  // An entry in the file wins over --serve-image.
   const std::string usual = options.servers.at("onnx").image;
   if (!servers.empty()) {
     TRY(options.servers, read_servers(servers).context("--servers"));
   }
-  if (auto& onnx = options.servers.at("onnx"); !flags.serve_image.empty() && onnx.image == usual)
-    onnx.image = flags.serve_image;
-  if (!flags.serve_image.empty()) options.serve_image = flags.serve_image;
+  if (!flags.serve_image.empty()) {
+    for (auto& [framework, entry] : options.servers)
+      if (entry.image == usual) entry.image = flags.serve_image;
+    options.serve_image = flags.serve_image;
+  }
   if (!flags.fetch_image.empty()) options.fetch_image = flags.fetch_image;
   if (!flags.edge_network.empty()) options.edge_network = flags.edge_network;
   if (!flags.model_keys.empty()) {

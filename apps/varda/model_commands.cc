@@ -1,6 +1,9 @@
 // pack, fetch, predict and models: commands for models.
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
+#include <string_view>
 
 #include "artifact/fetch.h"
 #include "artifact/pack.h"
@@ -50,7 +53,10 @@ Status pack(const Context& ctx, const PackFlags& flags) {
   if (!directory.has_filename()) directory = directory.parent_path();  // a slash at the end
   const bool is_file = std::filesystem::is_regular_file(directory);
   const std::string name = (is_file ? directory.stem() : directory.filename()).string();
-  if (!is_file && flags.framework == "onnx") TRY_VOID(check_settings(directory));
+  constexpr std::string_view kOfVardaServe[] = {"onnx", "pb", "caffe", "darknet"};
+  if (!is_file &&
+      std::count(std::begin(kOfVardaServe), std::end(kOfVardaServe), flags.framework) > 0)
+    TRY_VOID(check_settings(directory));
   const std::string version = !flags.version.empty() ? flags.version : name;
   TRY_VOID(check_version(version));
   const os::Path output =

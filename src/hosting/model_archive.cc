@@ -136,7 +136,7 @@ std::string framework_of_format(std::string_view format) {
   const auto& known = api::known_frameworks();
   if (std::find(known.begin(), known.end(), name) != known.end()) return name;
   static constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
-      {"pb", "tensorflow"}, {"savedmodel", "tensorflow"}, {"saved_model", "tensorflow"},
+      {"savedmodel", "tensorflow"}, {"saved_model", "tensorflow"},
       {"pt", "pytorch"},    {"pth", "pytorch"},           {"h5", "keras"},
       {"plan", "tensorrt"}, {"caffemodel", "caffe"},      {"pdmodel", "paddle"},
   };

@@ -65,7 +65,7 @@ struct ModelArchive {
 /// version under metadata.name.
 ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys);
 
-/// The frameworkType of a Model's format: "pb" is tensorflow. "": the format does not decide.
+/// The frameworkType of a Model's format: "pt" is pytorch. "": the format does not decide.
 std::string framework_of_format(std::string_view format);
 
 }  // namespace varda::hosting

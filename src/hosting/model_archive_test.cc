@@ -71,7 +71,7 @@ TEST(ModelArchive, UnservableModelNamesTheReason) {
 TEST(ModelArchive, FormatsOfFrameworksAreKnown) {
   EXPECT_EQ(framework_of_format("onnx"), "onnx");
   EXPECT_EQ(framework_of_format("ONNX"), "onnx");
-  EXPECT_EQ(framework_of_format("pb"), "tensorflow");
+  EXPECT_EQ(framework_of_format("pb"), "pb");
   EXPECT_EQ(framework_of_format("saved_model"), "tensorflow");
   EXPECT_EQ(framework_of_format("pt"), "pytorch");
   EXPECT_EQ(framework_of_format("tar.gz"), "");

@@ -255,7 +255,10 @@ Json restricted_container() {
 
 ServerTable builtin_servers() {
   return {{"onnx", varda_serve()},
-          {"tensorflow", tensorflow_serving()},
+          {std::string(kFrozenGraph), varda_serve()},
+          {"caffe", varda_serve()},
+          {"darknet", varda_serve()},
+          {std::string(kTensorflow), tensorflow_serving()},
           {"triton", triton()},
           {"tensorrt", triton()}};
 }

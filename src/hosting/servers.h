@@ -55,9 +55,12 @@ using FileDigestReader = std::function<FileDigest(const std::string& url)>;
 
 using ServerTable = std::map<std::string, ServerEntry>;  // by frameworkType
 
-/// onnx by varda-serve, tensorflow by TensorFlow Serving, triton and tensorrt by Triton:
-/// docs/design/016-cluster.md.
+/// onnx, pb, caffe and darknet by varda-serve, tensorflow by TensorFlow Serving, triton and
+/// tensorrt by Triton: docs/design/016-cluster.md, docs/design/027-opencv.md.
 ServerTable builtin_servers();
+
+/// The frozen graphs among the models of tensorflow have another server.
+inline constexpr std::string_view kTensorflow = "tensorflow", kFrozenGraph = "pb";
 
 /// The entry of varda-serve in the built-in table, with this image.
 ServerEntry varda_serve(std::string image = "varda-serve");

@@ -134,14 +134,15 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   for (const auto& model : world.models) {
     if (!model->spec.on_edge() || hosting::place(*model, world.nodes).node != node.metadata.name)
       continue;
+    const api::Pod* pod = inferencemodel::edge_pod(*model, world.pods);
     const hosting::ServerEntry* server = nullptr;
     if (world.servers != nullptr) {
-      if (const auto found = world.servers->find(hosting::framework_of(*model));
+      if (const auto found =
+              world.servers->find(inferencemodel::served_framework(*model, &node, pod));
           found != world.servers->end())
         server = &found->second;
     }
-    if (auto item = inferencemodel::work_for(
-            *model, node, inferencemodel::edge_pod(*model, world.pods), server, world.keys.get()))
+    if (auto item = inferencemodel::work_for(*model, node, pod, server, world.keys.get()))
       models.push_back({model->metadata.creation_timestamp, std::move(*item)});
   }
   std::vector<Candidate<api::EdgeWorker>> workers;

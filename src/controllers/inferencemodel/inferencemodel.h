@@ -25,8 +25,14 @@ std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
                                               const hosting::Options& options,
                                               std::vector<const hosting::JobWork*> jobs);
 
+/// The frameworkType whose server runs the model. At the edge a frozen graph among the models of
+/// tensorflow has the server of pb. The node's report on the exposed version decides; without a
+/// report, the present pod. `node` and `pod` may be null.
+std::string served_framework(const api::InferenceModel& model, const api::EdgeNode* node,
+                             const api::Pod* pod);
+
 /// The work of the agent on the model's node; nothing: Varda manages no files there. `server` is
-/// the table's entry for the framework; null (no entry): as for varda-serve. `keys` null:
+/// the table's entry for served_framework(); null (no entry): as for varda-serve. `keys` null:
 /// signatures are not checked. Else the work has no version that `keys` refuses, so a refused
 /// target does not replace the version that the node exposes.
 std::optional<api::EdgeModel> work_for(const api::InferenceModel& model, const api::EdgeNode& node,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "controllers/inferencemodel/model_choice.h"
 #include "controllers/inferencemodel/objects.h"
@@ -193,6 +194,13 @@ namespace {
 // `keys` null: the signature of the target is not checked.
 Plan plan_with(const hosting::ModelKeys* keys, const InferenceModel& model, const World& world,
                const hosting::Options& options) {
+  if (std::string served =
+          served_framework(model, world.edge_node.get(), edge_pod(model, world.pods));
+      !model.spec.model_ref && served != model.spec.framework_type) {
+    InferenceModel as_served = model;
+    as_served.spec.framework_type = std::move(served);
+    return plan_with(keys, as_served, world, options);
+  }
   Plan plan;
   if (model.metadata.deleting()) {  // the garbage collector deletes the children
     plan.children = Plan::Children::kLeave;

@@ -130,8 +130,9 @@ TEST_P(InferenceModelGolden, WorkListContainsExactlyTheModelWork) {
       if (!model->spec.on_edge() ||
           hosting::place(*model, test.world.nodes).node != node->metadata.name)
         continue;
-      const auto server = test.options.servers.find(hosting::framework_of(*model));
-      if (auto work = work_for(*model, *node, edge_pod(*model, test.world.pods),
+      const api::Pod* pod = edge_pod(*model, test.world.pods);
+      const auto server = test.options.servers.find(served_framework(*model, node.get(), pod));
+      if (auto work = work_for(*model, *node, pod,
                                server == test.options.servers.end() ? nullptr : &server->second,
                                test.world.keys.get()))
         assigned.models.push_back(std::move(*work));

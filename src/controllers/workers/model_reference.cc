@@ -1,6 +1,7 @@
 #include "controllers/workers/model_reference.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "controllers/replication/replication.h"
@@ -11,8 +12,15 @@ namespace varda::controllers::workers {
 
 namespace {
 
-constexpr std::string_view kServedFramework = "onnx";
+// Frameworks that varda-serve loads.
+constexpr std::string_view kServedFrameworks[] = {"onnx", "pb", "caffe", "darknet"};
 constexpr std::size_t kPathShown = 63;
+
+bool is_served(std::string_view framework) {
+  return std::find(std::begin(kServedFrameworks), std::end(kServedFrameworks), framework) !=
+         std::end(kServedFrameworks);
+}
+
 ModelResolution unresolved(std::string reason, std::string message) {
   return {{}, hosting::Problem{std::move(reason), std::move(message)}};
 }
@@ -33,11 +41,10 @@ ModelResolution of_model(const hosting::AnyModel& model, ModelUse use,
   out.version = hosting::version_of(
       spec, use == ModelUse::kServer ? api::known_sha256(spec, *model.status) : spec.sha256);
   const std::string subject = "Model " + out.name;
-  if (use == ModelUse::kServer && !spec.format.empty() && spec.format != kServedFramework) {
-    return unresolved(
-        "ModelUnsupported",
-        subject + " has the format " + spec.format +
-            ": varda-serve supports onnx only; set the worker's template for other formats");
+  if (use == ModelUse::kServer && !spec.format.empty() && !is_served(spec.format)) {
+    return unresolved("ModelUnsupported", subject + " has the format " + spec.format +
+                                              ": varda-serve supports onnx, pb, caffe and darknet; "
+                                              "set the worker's template for other formats");
   }
   if (use == ModelUse::kServer || !spec.sha256.empty()) {
     hosting::ModelArchive found = hosting::archive_of(model, keys);
@@ -66,11 +73,11 @@ ModelResolution of_inference_model(const api::InferenceModel& referred, ModelUse
   if (spec.from_image())
     return unresolved("ModelUnsupported",
                       subject + " is served from an image, so it has no files for a worker");
-  if (use == ModelUse::kServer && spec.framework_type != kServedFramework) {
-    return unresolved(
-        "ModelUnsupported",
-        subject + " has the frameworkType " + spec.framework_type +
-            ": varda-serve supports onnx only; set the worker's template for other formats");
+  if (use == ModelUse::kServer && !is_served(spec.framework_type)) {
+    return unresolved("ModelUnsupported", subject + " has the frameworkType " +
+                                              spec.framework_type +
+                                              ": varda-serve supports onnx, pb, caffe and darknet; "
+                                              "set the worker's template for other formats");
   }
   const api::ManifestEntry* entry = spec.find_version(spec.target_version);
   if (entry == nullptr)
