@@ -160,8 +160,9 @@ TEST_F(OpenCv, BatchAnswersEachSample) {
 
 TEST_F(OpenCv, GraphForOneSampleGetsAFixedBatch) {
   std::string graph = bytes_of(kModels / "faces/4/frozen.pb");
-  const std::string open("\xff\xff\xff\xff\x90\0\0\0", 8), fixed("\1\0\0\0\x90\0\0\0", 8);
+  const std::string open("\xff\xff\xff\xff\x90\0\0\0", 8), fixed("\1\0\0\0\xff\xff\xff\xff", 8);
   ASSERT_NE(graph.find(open), std::string::npos) << "the shape [-1, 144]";
+  // With the shape [1, -1] two samples become one row, which does not fit the weights.
   const auto model = load(file("frozen.pb", graph.replace(graph.find(open), 8, fixed)));
   ASSERT_TRUE(model.ok()) << model.error();
   EXPECT_EQ((*model)->inputs().at(0).shape, (Shape{1, 12, 12, 1}));
@@ -169,6 +170,14 @@ TEST_F(OpenCv, GraphForOneSampleGetsAFixedBatch) {
   const Example example = example_of("faces/4");
   EXPECT_THAT(values_of(run(**model, {1, 12, 12, 1}, example.given)),
               Pointwise(FloatNear(1e-5F), example.expected));
+}
+
+TEST_F(OpenCv, DeclaredBatchStaysFixed) {
+  const auto model =
+      load(kModels / "faces/4/frozen.pb", {.options = {{"inputs", "input=1x12x12x1"}}});
+  ASSERT_TRUE(model.ok()) << model.error();
+  EXPECT_EQ((*model)->inputs().at(0).shape, (Shape{1, 12, 12, 1}));
+  EXPECT_EQ((*model)->outputs().at(0).shape, (Shape{1, 7}));
 }
 
 TEST_F(OpenCv, OptionInputsChoosesAmongPlaceholders) {
