@@ -175,7 +175,9 @@ class Writer final : public ArchiveWriter {
  public:
   explicit Writer(Sink sink) : sink_(std::move(sink)), archive_(archive_write_new()) {}
 
-  Status start(ArchiveFormat format) {
+  enum class Blocks { kFull, kNone };  // kNone: bytes go to the sink at once
+
+  Status start(ArchiveFormat format, Blocks blocks = Blocks::kFull) {
     if (!archive_) return Error(Code::kExhausted, "out of memory");
     archive* a = archive_.get();
     int code = ARCHIVE_OK;
@@ -194,6 +196,8 @@ class Writer final : public ArchiveWriter {
         break;
     }
     if (code == ARCHIVE_OK) code = archive_write_set_format_pax_restricted(a);
+    if (code == ARCHIVE_OK && blocks == Blocks::kNone)
+      code = archive_write_set_bytes_per_block(a, 0);
     if (code == ARCHIVE_OK) code = archive_write_set_bytes_in_last_block(a, 1);
     if (code == ARCHIVE_OK) code = archive_write_open(a, this, nullptr, &Writer::push, nullptr);
     return code == ARCHIVE_OK ? Status() : failure();
@@ -256,6 +260,10 @@ class Writer final : public ArchiveWriter {
     return archive_write_close(archive_.get()) == ARCHIVE_OK ? Status() : failure();
   }
 
+  /// Gives the sink no more bytes. When libarchive frees the writer, it fills the current entry with
+  /// zeros, and ends at the first refusal. (archive_write_fail() would leak the writer's buffer.)
+  void abandon() { sink_error_ = Error(Code::kCancelled, "abandoned"); }
+
  private:
   static la_ssize_t push(archive* a, void* self, const void* buffer, std::size_t size) {
     auto& writer = *static_cast<Writer*>(self);
@@ -293,6 +301,19 @@ Result<std::unique_ptr<ArchiveWriter>> ArchiveWriter::create(ArchiveFormat forma
   auto writer = std::make_unique<Writer>(std::move(sink));
   TRY_VOID(writer->start(format));
   return std::unique_ptr<ArchiveWriter>(std::move(writer));
+}
+
+Result<std::string> tar_header(const ArchiveEntry& entry) {
+  std::string out;
+  Writer writer([&out](std::string_view bytes) {
+    out += bytes;
+    return ok_status();
+  });
+  TRY_VOID(writer.start(ArchiveFormat::kTar, Writer::Blocks::kNone));
+  const Status added = writer.add(entry);
+  writer.abandon();
+  TRY_VOID(added);
+  return out;
 }
 
 }  // namespace varda::codec

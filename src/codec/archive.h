@@ -3,6 +3,7 @@
 // Only the format: `artifact` decides which entries are safe and where they are stored.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -61,5 +62,10 @@ class ArchiveWriter {
   virtual Status write(std::string_view bytes) = 0;
   virtual Status finish() = 0;
 };
+
+/// The bytes that a kTar writer puts before the content of this entry. Zeros fill the content up to
+/// a multiple of kTarBlockBytes; two blocks of zeros end the archive.
+Result<std::string> tar_header(const ArchiveEntry& entry);
+inline constexpr std::size_t kTarBlockBytes = 512;
 
 }  // namespace varda::codec

@@ -219,6 +219,21 @@ TEST(ArchiveWriter, PlainNamesNeedNoExtendedHeader) {
   EXPECT_EQ(pack(ArchiveFormat::kTar, items).find("PaxHeader"), std::string::npos);
 }
 
+TEST(ArchiveWriter, HeadersContentsAndZerosMakeATarArchive) {
+  const std::vector<Item> items = sample();
+  std::string made;
+  for (const Item& item : items) {
+    const auto header = tar_header(item.entry);
+    ASSERT_TRUE(header.ok()) << header.error();
+    made += *header + item.bytes;
+    made.resize((made.size() + kTarBlockBytes - 1) / kTarBlockBytes * kTarBlockBytes, '\0');
+  }
+  made.resize(made.size() + 2 * kTarBlockBytes, '\0');
+  EXPECT_EQ(made, pack(ArchiveFormat::kTar, items));
+  EXPECT_EQ(tar_header({.path = "d", .kind = EntryKind::kOther, .link_target = ""}).error().code(),
+            Code::kInvalid);
+}
+
 TEST(ArchiveWriter, BytesMustMatchTheDeclaredSize) {
   auto writer =
       ArchiveWriter::create(ArchiveFormat::kTar, [](std::string_view) { return ok_status(); });
