@@ -122,6 +122,8 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   SourceHistory history(options.transport.clock != nullptr ? *options.transport.clock
                                                            : system_clock());
   source.history = &history;
+  source.bases = options.bases;
+  source.bases.push_back(options.to);
   Duration wait = std::chrono::seconds(1);
   for (int attempt = 1;; ++attempt) {
     Outcome<Tree> tree = install(ctx, fs, http, source, work / "tree");
@@ -132,7 +134,9 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
       }
       if (Status status = put_in_place(fs, options, tree->root, work); !status.ok())
         return disk_failure(status.error());
-      return installed();
+      Outcome<Installed> done_now = installed();
+      if (done_now.ok()) done_now->received = tree->received;
+      return done_now;
     }
     const Failure& failure = tree.error();
     if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff ||

@@ -24,6 +24,8 @@ struct FetchOptions {
   // 425 and 429) is final at once.
   int attempts_max = 5;
   Transport transport = {};
+  /// Directories that may share parts of the archive, besides an earlier version in `to`.
+  std::vector<os::Path> bases = {};
 };
 
 /// The directory appears complete or not at all. It holds `.varda-sha256`, by which a later call

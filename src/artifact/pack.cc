@@ -2,61 +2,16 @@
 
 #include <vector>
 
-#include "artifact/internal/entry_rules.h"
-#include "artifact/internal/tree.h"
+#include "artifact/internal/delta.h"
+#include "artifact/internal/pack_items.h"
 #include "artifact/layout.h"
+#include "codec/chunks.h"
 
 namespace varda::artifact {
 namespace {
 
-struct Item {
-  os::Path path;  // relative
-  codec::ArchiveEntry entry;
-};
-
-Result<std::vector<Item>> collect(os::FileSystem& fs, const os::Path& directory) {
-  std::vector<Item> items;
-  TRY_VOID(walk(fs, directory, [&](const os::Path& path, const os::FileInfo& info) -> Status {
-    Item item{path, {}};
-    item.entry.path = path.string();
-    switch (info.kind) {
-      case os::FileKind::kFile:
-        item.entry.kind = codec::EntryKind::kFile;
-        item.entry.size_bytes = info.size_bytes;
-        item.entry.mode = (info.mode & 0111) != 0 ? 0755 : 0644;
-        break;
-      case os::FileKind::kDirectory:
-        item.entry.kind = codec::EntryKind::kDirectory;
-        item.entry.mode = 0755;
-        break;
-      case os::FileKind::kSymlink: {
-        TRY(item.entry.link_target, fs.read_link(directory / path));
-        item.entry.kind = codec::EntryKind::kSymlink;
-        item.entry.mode = 0777;
-        break;
-      }
-      case os::FileKind::kOther:
-        item.entry.kind = codec::EntryKind::kOther;
-        break;
-    }
-    items.push_back(std::move(item));
-    return {};
-  }));
-  return items;
-}
-
-Status admit(EntryRules& rules, const std::vector<Item>& items) {
-  for (const Item& item : items) {
-    TRY_VOID([&]() -> Status {
-      TRY([[maybe_unused]] const auto admitted, rules.admit(item.entry));
-      return {};
-    }());
-  }
-  return rules.finish();
-}
-
 Result<Packed> write_archive(const Context& ctx, os::FileSystem& fs, const os::Path& directory,
-                             const std::vector<Item>& items, EntryRules& rules,
+                             const std::vector<PackItem>& items, EntryRules& rules,
                              const PackOptions& options,
                              const std::function<Status(std::string_view)>& sink) {
   Packed packed;
@@ -66,7 +21,7 @@ Result<Packed> write_archive(const Context& ctx, os::FileSystem& fs, const os::P
         packed.bytes += bytes.size();
         return sink(bytes);
       }));
-  for (const Item& item : items) {
+  for (const PackItem& item : items) {
     TRY_VOID(ctx.check());
     TRY_VOID(writer->add(item.entry));
     if (item.entry.kind != codec::EntryKind::kFile) continue;
@@ -106,14 +61,14 @@ Result<Packed> pack_file(const Context& ctx, os::FileSystem& fs, const os::Path&
                        "; put both into a separate directory and pack that directory");
   }
   const os::Path name = file.filename();
-  const std::vector<Item> items{{name,
-                                 {.path = name.string(),
-                                  .kind = codec::EntryKind::kFile,
-                                  .size_bytes = info.size_bytes,
-                                  .mode = 0644,
-                                  .link_target = ""}}};
+  const std::vector<PackItem> items{{name,
+                                     {.path = name.string(),
+                                      .kind = codec::EntryKind::kFile,
+                                      .size_bytes = info.size_bytes,
+                                      .mode = 0644,
+                                      .link_target = ""}}};
   EntryRules rules(options.limits);
-  TRY_VOID(admit(rules, items).context(file.string()));
+  TRY_VOID(admit_items(rules, items).context(file.string()));
   return write_archive(ctx, fs, file.parent_path(), items, rules, options, sink);
 }
 
@@ -129,20 +84,8 @@ Result<Packed> pack(const Context& ctx, os::FileSystem& fs, const os::Path& dire
     return Error(Code::kInvalid, directory.string() + ": neither a directory nor a file");
   if (const auto failure = check_layout(fs, directory, options.framework))
     return failure->error.context(directory.string());
-  TRY(auto items, collect(fs, directory));
   EntryRules rules(options.limits);
-  TRY_VOID(admit(rules, items).context(directory.string()));
-  if (!rules.single_top().empty()) {
-    for (Item& item : items) item.entry.path = "model/" + item.entry.path;
-    items.insert(items.begin(), Item{{},
-                                     {.path = "model",
-                                      .kind = codec::EntryKind::kDirectory,
-                                      .mode = 0755,
-                                      .link_target = ""}});
-    rules = EntryRules(options.limits);
-    TRY_VOID(admit(rules, items).context(directory.string()));
-  }
-
+  TRY(const auto items, pack_items(fs, directory, options.limits, rules));
   return write_archive(ctx, fs, directory, items, rules, options, sink);
 }
 
@@ -156,8 +99,14 @@ Result<Packed> pack_to_file(const Context& ctx, os::FileSystem& fs, const os::Pa
         file.string() + ": is inside the packed directory; choose another path with -o FILE");
   const os::Path part = os::Path(file) += ".part";
   TRY(auto out, fs.open(part, os::Open::kTruncate, 0644));
-  auto packed =
-      pack(ctx, fs, directory, options, [&](std::string_view bytes) { return out->write(bytes); });
+  codec::ChunkList list;
+  codec::ChunkSplitter splitter(
+      [&list](const codec::Chunk& chunk) { list.chunks.push_back(chunk); });
+  const bool plain = options.format == codec::ArchiveFormat::kTar;
+  auto packed = pack(ctx, fs, directory, options, [&](std::string_view bytes) {
+    if (plain) splitter.update(bytes);
+    return out->write(bytes);
+  });
   Status status = packed.ok() ? out->sync() : Status(packed.error());
   if (status.ok()) status = fs.rename(part, file);
   if (!status.ok()) {
@@ -165,6 +114,14 @@ Result<Packed> pack_to_file(const Context& ctx, os::FileSystem& fs, const os::Pa
     return status.error();
   }
   TRY_VOID(fs.sync_directory(file.has_parent_path() ? file.parent_path() : os::Path(".")));
+  if (plain && packed->bytes >= kDeltaBytesMin) {
+    splitter.finish();
+    list.bytes = packed->bytes;
+    list.digest = packed->digest;
+    const std::string text = codec::write_chunk_list(list);
+    TRY_VOID(os::write_file_atomically(fs, os::Path(file) += ".chunks", text));
+    packed->chunk_list_bytes = text.size();
+  }
   return packed;
 }
 

@@ -24,6 +24,7 @@ struct Packed {
   std::uint64_t bytes = 0;            // of the archive
   std::uint64_t extracted_bytes = 0;  // of its files
   std::size_t files = 0;
+  std::uint64_t chunk_list_bytes = 0;  // 0: no list
 };
 
 /// Entries are sorted by name, with modes 0644 and 0755, without times and owners. Hidden files are
@@ -36,7 +37,9 @@ Result<Packed> pack(const Context& ctx, os::FileSystem& fs, const os::Path& dire
                     const std::function<Status(std::string_view)>& sink);
 
 /// Like pack(), into a file that appears complete or not at all and replaces an existing file. Also
-/// kInvalid: `file` is inside the directory.
+/// kInvalid: `file` is inside the directory. A .tar of 1 MiB or more also gets "FILE.chunks". With
+/// that list, nodes download only the parts that no other version has. Compressed archives share no
+/// parts.
 Result<Packed> pack_to_file(const Context& ctx, os::FileSystem& fs, const os::Path& directory,
                             const PackOptions& options, const os::Path& file);
 

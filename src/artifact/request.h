@@ -29,6 +29,8 @@ struct Request {
   codec::Sha256 digest;                   // of the archive as downloaded
   std::string framework = {};   // "onnx": layout is checked; others and "": any tree with files
   std::uint64_t max_bytes = 0;  // limit of extracted bytes; 0: as in Limits
+  std::vector<codec::Sha256> bases = {};  // artifacts that may share parts of the archive, such as
+                                          // other versions of the model; missing ones are ignored
 };
 
 enum class Phase : std::uint8_t { kDownload, kExtract };

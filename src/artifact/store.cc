@@ -64,8 +64,10 @@ class StoreImpl final : public Store {
 
   Outcome<Installed> ensure(const Context& ctx, const Request& request,
                             const ProgressSink& progress) override {
+    std::uint64_t received = 0;
     while (true) {
       if (auto installed = find(request.digest)) {
+        installed->received = received;
         if (auto failure = check_layout(fs_, installed->directory, request.framework))
           return *failure;
         return *installed;
@@ -87,7 +89,9 @@ class StoreImpl final : public Store {
           if (now.phase == Phase::kDownload) flight->total = now.total;
           if (progress) progress(now);
         };
-        std::optional<Failure> failure = bring(ctx, request, note);
+        const Outcome<std::uint64_t> brought = bring(ctx, request, note);
+        const auto failure =
+            brought.ok() ? std::optional<Failure>() : std::optional<Failure>(brought.error());
         {
           const MutexLock lock(mutex_);
           flight->failure = failure;
@@ -96,6 +100,7 @@ class StoreImpl final : public Store {
         }
         landed_.notify_all();
         if (failure) return *failure;
+        received = *brought;
         continue;
       }
       if (Status status = wait(ctx, *flight); !status.ok())
@@ -351,7 +356,8 @@ class StoreImpl final : public Store {
     return {};
   }
 
-  std::optional<Failure> bring(const Context& ctx, const Request& request,
+  /// Returns the bytes received over the network.
+  Outcome<std::uint64_t> bring(const Context& ctx, const Request& request,
                                const ProgressSink& progress) {
     const std::string hex = request.digest.hex();
     const os::Path into = scratch_ / (hex + std::string(kTreeSuffix));
@@ -370,6 +376,8 @@ class StoreImpl final : public Store {
     source.progress = progress;
     source.transport = options_.transport;
     source.history = &history_;
+    for (const codec::Sha256& base : request.bases)
+      if (const auto held = find(base)) source.bases.push_back(held->directory);
     const auto room = room_for(request.digest);
     if (!room.ok()) return disk_failure(room.error());
     source.tree_bytes_max = *room;
@@ -387,7 +395,8 @@ class StoreImpl final : public Store {
     std::optional<Failure> failure = publish(request.digest, *tree, record);
     if (Status status = fs_.remove_all(into); !status.ok() && !failure)
       log::warn("cannot clear scratch", {{"error", status.error()}});
-    return failure;
+    if (failure) return *failure;
+    return tree->received;
   }
 
   std::optional<Failure> publish(const codec::Sha256& digest, const Tree& tree,

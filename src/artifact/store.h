@@ -28,8 +28,9 @@
 namespace varda::artifact {
 
 struct Installed {
-  os::Path directory;       // valid until the artifact is removed or evicted
-  std::uint64_t bytes = 0;  // of all its files
+  os::Path directory;          // valid until the artifact is removed or evicted
+  std::uint64_t bytes = 0;     // of all its files
+  std::uint64_t received = 0;  // bytes that this call received over the network, at least
 };
 
 /// The part of an archive that peer nodes can get from here.

@@ -36,6 +36,7 @@ class AheadSource final : public Source {
   bool looks_like_page() const override { return source_->looks_like_page(); }
   /// Bytes returned by next().
   std::uint64_t bytes() const override { return delivered_; }
+  std::uint64_t received() const override { return source_->received(); }
   codec::Sha256 digest() override { return source_->digest(); }
 
  private:

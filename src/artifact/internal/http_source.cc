@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "artifact/internal/delta.h"
 #include "artifact/internal/http_date.h"
 #include "base/text.h"
 
@@ -163,7 +164,9 @@ Result<net::ClientResponse> HttpSource::send(std::uint64_t offset) {
   // The digest is over the stored bytes, so no content coding is wanted.
   request.headers.add("Accept-Encoding", "identity");
   const bool peer = options_.kind == SourceKind::kPeer;
-  if (offset > 0 || peer) request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
+  if (offset > 0 || peer || delta_ != nullptr)
+    request.headers.add("Range", "bytes=" + std::to_string(offset) + "-" +
+                                     (delta_ != nullptr ? std::to_string(gap_end_ - 1) : ""));
   if (offset > 0 && !peer) {
     if (validator_.empty()) validator_ = stored_validator();
     if (!validator_.empty()) request.headers.add("If-Range", validator_);
@@ -264,7 +267,17 @@ std::optional<Failure> HttpSource::connect() {
   const bool peer = options_.kind == SourceKind::kPeer;
   if (peer && (response.status == 503 || response.status == 404)) return await_peer(response);
   if (response.status == 206) total_ = range.total.value_or(0);
-  if (peer && response.status == 206 && offset == 0 && range.start == offset && total_ > 0) {
+  if (delta_ != nullptr && offset == 0 && response.status == 200)
+    delta_ = nullptr;  // the server has no ranges, and its answer is the whole archive
+  if (delta_ != nullptr && (response.status == 206 || response.status == 416)) {
+    if (response.status == 416 || range.start != offset ||
+        range.total.value_or(delta_->total()) != delta_->total()) {
+      stale_ = true;
+      return failed(Error(Code::kConflict, "the chunk list does not fit the archive"));
+    }
+    if (validator_.empty())
+      if (auto failure = begin_whole(response, delta_->total())) return failure;
+  } else if (peer && response.status == 206 && offset == 0 && range.start == offset && total_ > 0) {
     if (auto failure = begin_whole(response, total_)) return failure;
   } else if (offset > 0 && response.status == 206 && range.start == offset) {
     if (range.total) meter_.set_total(*range.total, hashed_.count());
@@ -361,6 +374,16 @@ Status HttpSource::keep(std::string_view bytes) {
   return {};
 }
 
+Outcome<std::string> HttpSource::next_held() {
+  if (Status status = ctx_.check(); !status.ok())
+    return Failure{Reason::kCancelled, status.error()};
+  std::string held = delta_->read(hashed_.count());
+  if (held.empty()) return held;
+  meter_.set_total(delta_->total(), hashed_.count());
+  if (Status status = keep(held); !status.ok()) return disk_failure(status.error());
+  return take(std::move(held));
+}
+
 Outcome<std::string> HttpSource::next() {
   if (replaying_) {
     if (Status status = ctx_.check(); !status.ok())
@@ -371,6 +394,15 @@ Outcome<std::string> HttpSource::next() {
     replaying_ = false;
   }
   while (!complete_) {
+    if (delta_ != nullptr && !body_) {
+      if (hashed_.count() >= delta_->total()) {
+        complete_ = true;
+        break;
+      }
+      Outcome<std::string> held = next_held();
+      if (!held.ok() || !held->empty()) return held;
+      gap_end_ = delta_->missing_until(hashed_.count());
+    }
     const SteadyTime began = clock_.now();
     if (!body_) {
       if (auto failure = connect()) return *failure;
@@ -386,7 +418,8 @@ Outcome<std::string> HttpSource::next() {
     // A server may send less of a range than exists (RFC 9110, 14.2 and 15.3.7). The rest is
     // requested as after a break.
     const bool peer = options_.kind == SourceKind::kPeer;
-    if (piece.ok() && !*piece && hashed_.count() < total_ && !peer)
+    const std::uint64_t end = delta_ != nullptr ? gap_end_ : total_;
+    if (piece.ok() && !*piece && hashed_.count() < end && !peer)
       piece = Error(Code::kUnavailable, other_origin_ ? std::string("the answer ended early")
                                                       : "the answer ended at byte " +
                                                             std::to_string(hashed_.count()) +
@@ -400,6 +433,14 @@ Outcome<std::string> HttpSource::next() {
       resumed_ = true;
       broke_ = piece.error();
       continue;
+    }
+    if (delta_ != nullptr) {
+      const std::uint64_t left = gap_end_ - hashed_.count();
+      if (!*piece || left == 0) {
+        body_.reset();  // the end of the gap, also of a server that sends more than the range
+        continue;
+      }
+      (*piece)->resize(std::min<std::uint64_t>((*piece)->size(), left));
     }
     if (!*piece && hashed_.count() < total_) {
       // The peer node had no more bytes when it was asked.
@@ -416,6 +457,7 @@ Outcome<std::string> HttpSource::next() {
     if ((*piece)->empty()) continue;
     guard_.moved((*piece)->size());
     connection_bytes_ += (*piece)->size();
+    received_ += (*piece)->size();
     peer_moved_.reset();
     if (Status status = keep(**piece); !status.ok()) return disk_failure(status.error());
     if (drip) return drip_failure();

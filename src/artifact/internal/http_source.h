@@ -73,7 +73,8 @@ class StallGuard {
 /// Yields the spool of an earlier attempt first, then the rest from the server (Range, with
 /// If-Range if a validator is known). A connection that breaks after progress is resumed at once.
 /// Without progress it is a failure, and the caller backs off. The digest makes resuming safe;
-/// validators only avoid useless downloads.
+/// validators only avoid useless downloads. With `options.delta`, parts that held trees have are
+/// read from there, and each gap between them is one request.
 class HttpSource final : public Source {
  public:
   /// `address` is the URL to request: the source's URL, or the address that it stands for.
@@ -93,19 +94,24 @@ class HttpSource final : public Source {
         clock_(options_.transport.clock != nullptr ? *options_.transport.clock : system_clock()),
         room_(fs, options_.spool.parent_path()),
         meter_(options_.progress),
-        guard_(ctx, options_.stall) {}
+        guard_(ctx, options_.stall),
+        delta_(options_.delta) {}
 
   Outcome<std::string> next() override;
   bool stale() const override { return stale_; }
-  bool resumed() const override { return resumed_; }
+  // The chunk list of a delta may be at fault too, so the next attempt starts without either.
+  bool resumed() const override { return resumed_ || delta_ != nullptr; }
   bool other_origin() const override { return other_origin_ || replayed_; }
   std::string remark() const override;
   bool looks_like_page() const override { return page_type_ || hashed_.page(); }
   std::uint64_t bytes() const override { return hashed_.count(); }
+  std::uint64_t received() const override { return received_; }
   codec::Sha256 digest() override { return hashed_.digest(); }
 
  private:
   std::optional<Failure> connect();
+  /// Bytes from a held tree at the current offset; empty: they must be downloaded.
+  Outcome<std::string> next_held();
   /// The peer node has no bytes now: waits a little. Fails after the patience has run out.
   std::optional<Failure> await_peer(net::ClientResponse& response);
   /// Records `bytes` received in `took`. True: too few arrived within a minute.
@@ -140,6 +146,9 @@ class HttpSource final : public Source {
   Meter meter_;
   StallGuard guard_;
   std::unique_ptr<net::BodyReader> body_;
+  Delta* delta_ = nullptr;      // null: no delta, or the server gives no ranges
+  std::uint64_t gap_end_ = 0;   // with delta_: end of the requested range
+  std::uint64_t received_ = 0;  // bytes from the network
   std::uint64_t connection_bytes_ = 0;
   std::optional<Error> broke_;   // the error that ended the previous connection
   std::uint64_t total_ = 0;      // size of the archive, from a Content-Range; 0: unknown

@@ -6,6 +6,7 @@
 
 #include "artifact/internal/ahead_source.h"
 #include "artifact/internal/authorization.h"
+#include "artifact/internal/delta.h"
 #include "artifact/internal/entry_rules.h"
 #include "artifact/internal/plain_file.h"
 #include "artifact/internal/tree_record.h"
@@ -255,8 +256,8 @@ Status keep_archive(os::FileSystem& fs, const SourceOptions& options) {
   return fs.sync_directory(options.archive.parent_path());
 }
 
-Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
-               const SourceOptions& options, const os::Path& into) {
+Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options,
+               const os::Path& into) {
   if (Status status = fs.remove_all(into); !status.ok())
     return {disk_failure(status.error()), true};
   const auto spooled = spooled_bytes(fs, options);
@@ -267,6 +268,8 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
   std::stop_source enough;
   const std::stop_callback linked(ctx.stop_token(), [&enough] { enough.request_stop(); });
   const Context reading = ctx.with_stop(enough.get_token());
+  const std::unique_ptr<Delta> delta = Delta::find(reading, fs, http, options);
+  options.delta = delta.get();
   auto source = open_source(reading, fs, http, options);
   if (!source.ok()) return {source.error(), source.error().reason == Reason::kDiskFull};
   AheadSource bytes(std::move(source.value()), enough, {});
@@ -278,6 +281,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
       log::warn("cannot keep archive for peers", {{"error", status.error()}});
     if (Status status = drop_spool(fs, options.spool); !status.ok())
       return {disk_failure(status.error()), true};
+    tried.tree->received = bytes.received() + (delta != nullptr ? delta->list_bytes() : 0);
     return {std::move(tried.tree), true};
   }
   if (Status status = fs.remove_all(into); !status.ok())
@@ -289,7 +293,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
   // claimed size end only its own turn. Spooled bytes from peer nodes are dropped for another
   // attempt.
   const bool full = failure.reason == Reason::kDiskFull;
-  const bool suspect_spool = bytes.resumed() && tainted;
+  const bool suspect_spool = bytes.resumed() && (tainted || delta != nullptr);
   turn.claimed =
       full && options.kind == SourceKind::kPeer && (*spooled == 0 || bytes.bytes() > *spooled);
   turn.final = tried.verified || (full && !turn.claimed && !suspect_spool) ||
@@ -440,6 +444,7 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
     if (Status status = drop_spool(fs, options.spool); !status.ok())
       return disk_failure(status.error());
     urls = std::move(again);
+    options.bases.clear();  // the chunk list may be at fault
   }
   // In the order of the request, which users know.
   std::vector<Failure> all;

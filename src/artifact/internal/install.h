@@ -10,6 +10,7 @@ struct Tree {
   os::Path root;  // the scratch directory, or its single top-level directory
   std::uint64_t bytes = 0;
   std::size_t files = 0;
+  std::uint64_t received = 0;  // bytes that the last attempt received over the network
 };
 
 class TreeRecordWriter;

@@ -36,6 +36,8 @@ class Source {
   /// The server's Content-Type or the bytes suggest an HTML page.
   virtual bool looks_like_page() const = 0;
   virtual std::uint64_t bytes() const = 0;
+  /// Bytes received over the network, without those of earlier attempts.
+  virtual std::uint64_t received() const { return 0; }
   /// SHA-256 of all bytes; call once, after the end.
   virtual codec::Sha256 digest() = 0;
 };
@@ -46,6 +48,8 @@ enum class SourceKind {
   kPeer,    // a peer node (request.h), which may have only a part so far, or none
   kStored,  // SourceOptions::archive, which was verified when it was stored
 };
+
+class Delta;
 
 struct SourceOptions {
   Request request;
@@ -70,6 +74,8 @@ struct SourceOptions {
   SourceHistory* history = nullptr;          // the store's history; null: none
   const Credentials* credentials = nullptr;  // values for request.credentials; install() sets it
   std::string withheld;                      // why they are not sent to it; open_source() sets it
+  std::vector<os::Path> bases;  // held trees that may have parts of the archive (delta.h)
+  Delta* delta = nullptr;       // the parts found there; outlives the source; install() sets it
 };
 
 /// Fewer bytes per minute count as a stalled connection.

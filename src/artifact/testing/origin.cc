@@ -91,7 +91,10 @@ Result<net::ClientResponse> Origin::send(const Context& ctx, net::ClientRequest 
   std::size_t at = 0;
   if (file->status == 200 && file->ranges && range.starts_with("bytes=") &&
       (if_range.empty() || if_range == file->etag)) {
-    std::from_chars(range.data() + 6, range.data() + range.size(), at);
+    const char* const range_end = range.data() + range.size();
+    const char* const dash = std::from_chars(range.data() + 6, range_end, at).ptr;
+    std::size_t last = total;
+    if (dash != range_end) std::from_chars(dash + 1, range_end, last);
     at += file->range_shift;
     if (at >= total) {
       response.status = 416;
@@ -100,6 +103,7 @@ Result<net::ClientResponse> Origin::send(const Context& ctx, net::ClientRequest 
     } else {
       response.status = 206;
       if (file->range_max != 0) file->bytes.resize(std::min(total, at + file->range_max));
+      if (file->range_ends) file->bytes.resize(std::min(file->bytes.size(), last + 1));
       response.headers.add("Content-Range", "bytes " + std::to_string(at) + "-" +
                                                 std::to_string(file->bytes.size() - 1) + "/" +
                                                 std::to_string(total));

@@ -28,6 +28,7 @@ class Origin final : public net::HttpClient {
     net::Headers headers = {};    // additional headers
     std::size_t range_shift = 0;  // a range begins this many bytes late
     std::size_t range_max = 0;    // limit of bytes per range; 0: no limit
+    bool range_ends = true;       // false: every range goes to the end of the file
   };
   void put(std::string url, File file);
   void put(std::string url, std::string bytes) {
