@@ -158,12 +158,14 @@ void Manager::install(const Context& ctx) {
   std::optional<JobKey> job;
   std::stop_source stop;
   std::vector<api::EdgeReplicaSource> listed;
+  std::vector<codec::Sha256> bases;
   {
     const MutexLock lock(mutex_);
     job = schedule_.take(clock_.now());
     if (!job) return;
     running_[*job] = stop;
     if (const auto found = peers_.find(job->digest); found != peers_.end()) listed = found->second;
+    if (const auto found = bases_.find(job->digest); found != bases_.end()) bases = found->second;
     progress_.started(*job, clock_.now());
   }
   wake();  // to report Downloading
@@ -187,18 +189,25 @@ void Manager::install(const Context& ctx) {
                                         .credentials = job->credentials,
                                         .digest = job->digest,
                                         .framework = job->framework,
-                                        .max_bytes = 0},
+                                        .max_bytes = 0,
+                                        .bases = std::move(bases)},
                                        note);
   const auto outcome =
       installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.error();
   if (outcome.ok()) {
     log::info("artifact installed", {{"digest", job->digest.hex()},
                                      {"url", artifact::shown_url(job->url)},
-                                     {"bytes", *outcome}});
+                                     {"bytes", *outcome},
+                                     {"received", installed->received}});
   } else if (outcome.error().reason != artifact::Reason::kCancelled) {
     log::warn("artifact not installed",
               {{"reason", to_string(outcome.error().reason)}, {"error", outcome.error().error}});
   }
+  if (options_.metrics != nullptr && installed.ok())
+    options_.metrics
+        ->counter("varda_agent_install_received_bytes_total",
+                  "Bytes received over the network for installed artifacts.")
+        .add(static_cast<double>(installed->received));
   if (options_.metrics != nullptr)
     options_.metrics
         ->counter("varda_agent_installs_total", "Attempts to install an artifact, by result.",
@@ -264,6 +273,24 @@ void Manager::note_peers() {
         before == peers_.end() || before->second != sources)
       schedule_.sources_changed(digest, clock_.now());
   peers_ = std::move(peers);
+}
+
+// A new version of a model often shares most of its archive with the version that serves, which the
+// work list may no longer name.
+void Manager::note_bases() {
+  std::map<codec::Sha256, std::vector<codec::Sha256>> bases;
+  for (const api::EdgeModel& model : list_->spec.models) {
+    std::set<codec::Sha256> all;
+    for (const api::EdgeModelVersion& version : model.versions)
+      if (const auto job = job_of(model, version)) all.insert(job->digest);
+    if (const auto exposed = exposed_.find(model.key); exposed != exposed_.end())
+      for (const auto& [version, job] : exposed->second) all.insert(job.digest);
+    for (const codec::Sha256& digest : all)
+      for (const codec::Sha256& other : all)
+        if (other != digest) bases[digest].push_back(other);
+  }
+  const MutexLock lock(mutex_);
+  bases_ = std::move(bases);
 }
 
 void Manager::share_archives() {
@@ -504,6 +531,7 @@ void Manager::step() {
 
 void Manager::carry_out() {
   note_peers();
+  note_bases();
   std::map<std::string, std::string> tiers;  // model -> uid of its service
   for (const api::EdgeModel& model : list_->spec.models)
     if (model.joint.is_object()) tiers.emplace(model.key, model.joint["uid"].as_string());

@@ -89,6 +89,7 @@ class Manager final : public core::NodeComponent {
   bool check_disk();
   void note_ready_artifacts(const std::vector<JobKey>& jobs);
   void note_peers();
+  void note_bases();
   void share_archives();
   /// Updates shown_ from the model tree.
   void check_tree();
@@ -146,6 +147,8 @@ class Manager final : public core::NodeComponent {
   std::map<JobKey, std::stop_source> running_ GUARDED_BY(mutex_);
   std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers_
       GUARDED_BY(mutex_);  // from the work list
+  std::map<codec::Sha256, std::vector<codec::Sha256>> bases_
+      GUARDED_BY(mutex_);  // other versions of its models
   struct Published {
     core::ListId list;
     api::EdgeNodeStatus status;  // models and disk only

@@ -20,9 +20,11 @@ class ScriptedStore final : public artifact::Store {
  public:
   std::function<void(const ProgressSink&)> download;
   std::optional<artifact::Installed> present;
+  std::vector<artifact::Request> requests;
 
-  artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&,
+  artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request& request,
                                                 const ProgressSink& progress) override {
+    requests.push_back(request);
     download(progress);
     return artifact::Failure{artifact::Reason::kDownloadFailed,
                              Error(Code::kUnavailable, "broken off")};
@@ -136,6 +138,33 @@ TEST_F(ModelManagerTest, FormatOfAnInstalledTensorflowModelIsReported) {
   manager.apply({{"", 3}, spec});
   run("models");
   EXPECT_EQ(format, "pb");
+}
+
+TEST_F(ModelManagerTest, OtherVersionsOfTheModelAreBasesOfADownload) {
+  store.download = [](const ProgressSink&) {};
+  const auto version = [](const char* name) {
+    api::EdgeModelVersion out;
+    out.version = name;
+    out.url = std::string("http://files/") + name;
+    out.sha256 = Sha256::of(name).hex();
+    return out;
+  };
+  api::EdgeNodeSpec spec;
+  spec.models.resize(2);
+  spec.models[0].key = "default/digits";
+  spec.models[0].target = "4";
+  spec.models[0].versions = {version("3"), version("4")};
+  spec.models[1].key = "default/other";
+  spec.models[1].versions = {version("x")};
+  manager.apply({{"", 3}, spec});
+  run("models");
+  for (int i = 0; i < 3; ++i) run("install");
+  std::map<std::string, std::vector<Sha256>> bases;
+  for (const artifact::Request& request : store.requests) bases[request.url] = request.bases;
+  EXPECT_EQ(bases,
+            (std::map<std::string, std::vector<Sha256>>{{"http://files/3", {Sha256::of("4")}},
+                                                        {"http://files/4", {Sha256::of("3")}},
+                                                        {"http://files/x", {}}}));
 }
 
 TEST_F(ModelManagerTest, ADiskThatFillsUpIsReportedWithinSeconds) {
