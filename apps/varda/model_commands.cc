@@ -67,10 +67,13 @@ Status pack(const Context& ctx, const PackFlags& flags) {
                              {.format = format, .framework = flags.framework}, output));
   const std::string url =
       !flags.url.empty() ? flags.url : "http://HOST/" + output.filename().string();
-  std::fprintf(stderr, "packed %zu file%s, %s, into %s (%s)\nentry for spec.manifest:\n",
-               packed.files, packed.files == 1 ? "" : "s",
-               human_bytes(packed.extracted_bytes).c_str(), output.c_str(),
-               human_bytes(packed.bytes).c_str());
+  std::fprintf(stderr, "packed %zu file%s, %s, into %s (%s)\n", packed.files,
+               packed.files == 1 ? "" : "s", human_bytes(packed.extracted_bytes).c_str(),
+               output.c_str(), human_bytes(packed.bytes).c_str());
+  if (packed.chunk_list_bytes > 0)
+    std::fprintf(stderr, "serve %s.chunks (%s) beside it, and nodes download only what changed\n",
+                 output.filename().c_str(), human_bytes(packed.chunk_list_bytes).c_str());
+  std::fprintf(stderr, "entry for spec.manifest:\n");
   std::printf("- {version: '%s', downloadURL: '%s', sha256sum: %s}\n", version.c_str(), url.c_str(),
               packed.digest.hex().c_str());
   return {};
@@ -79,7 +82,7 @@ Status pack(const Context& ctx, const PackFlags& flags) {
 struct FetchFlags {
   std::string url, sha256, to, framework, credentials_dir;
   std::vector<std::string> mirrors;
-  std::vector<std::string> file_roots, extra_files;
+  std::vector<std::string> file_roots, extra_files, bases;
   DownloadFlags download;
   artifact::Limits limits;
   bool insecure = false;
@@ -121,6 +124,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   options.spooled = !flags.no_spool;
   options.attempts_max = flags.attempts;
   for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
+  for (const std::string& base : flags.bases) options.bases.emplace_back(base);
   TRY(const DownloadLock turn, DownloadLock::wait(ctx, flags.to));
   ProgressBar bar(os::Path(flags.to).filename().string());
   const auto installed = artifact::fetch(
@@ -134,7 +138,8 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
     const artifact::Failure& failure = installed.error();
     return Error(failure.error).context(artifact::to_string(failure.reason));
   }
-  log::info("version installed", {{"directory", flags.to}, {"sha256", flags.sha256}});
+  log::info("version installed",
+            {{"directory", flags.to}, {"sha256", flags.sha256}, {"received", installed->received}});
   return {};
 }
 
@@ -240,6 +245,13 @@ void add_model_commands(Program program) {
   fetch_command->add_option("--extra-file", fetch_flags->extra_files,
                             "file at the archive's root to expose next to the directory too, such "
                             "as config.pbtxt (repeatable)");
+  fetch_command
+      ->add_option(
+          "--base", fetch_flags->bases,
+          "directory of another version: if the archive has a .chunks file beside it, only "
+          "the parts that this directory lacks are downloaded (repeatable); an earlier "
+          "version in the directory of --to is used too")
+      ->allow_extra_args(false);
   fetch_command->add_option("--framework", fetch_flags->framework,
                             "the content must have the layout of this framework");
   fetch_command->add_option("--allow-files-below", fetch_flags->file_roots,

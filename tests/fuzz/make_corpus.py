@@ -663,13 +663,25 @@ def enrolment_answers():
     disk('no_key', 'x', '@cert', '@ca')
 
 
+def chunk_lists():
+    record = lambda size, byte: struct.pack('<I', size) + bytes([byte]) * 16
+    head = lambda size: b'VARDACH1' + struct.pack('<Q', size) + b'\1' * 32
+    put('chunks', 'list', head(14097) + record(4096, 2) + record(10000, 3) + record(1, 4))
+    put('chunks', 'list_size', head(2 ** 64 - 1) + record(65537, 2))
+    put('chunks', 'list_empty', head(0))
+    put('chunks', 'after', bytes(range(45)))
+    put('chunks', 'before', bytes(range(128, 173)))
+    put('chunks', 'mixed', bytes(range(20)) + bytes(range(148, 173)))
+    put('chunks', 'repeated', b'\x85' * 100)
+
+
 def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, graph_defs, enrolment_answers):
+                 model_directories, model_files, graph_defs, enrolment_answers, chunk_lists):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
