@@ -7,10 +7,12 @@
 #include <map>
 
 #include "artifact/fetch.h"
+#include "artifact/file_server.h"
 #include "artifact/pack.h"
 #include "artifact/store.h"
 #include "artifact/testing/origin.h"
-#include "base/rng.h"
+#include "net/client.h"
+#include "net/server.h"
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
@@ -392,6 +394,36 @@ TEST_F(DeltaTest, FetchUsesItsBaseAndTheVersionThatItReplaces) {
   ASSERT_TRUE(replaced.ok()) << replaced.error().error;
   EXPECT_LT(replaced->received, 500'000u);
   EXPECT_TRUE(*os::read_file(fs, "/models/3/model.onnx") == changed(weights, 0.01));
+}
+
+TEST_F(DeltaTest, FileServerGivesTheGapsOverRealConnections) {
+  std::string weights = noise(4 * kMiB, 21);
+  const Version before = pack_version({{"model.onnx", weights}});
+  for (std::size_t at = 0; at < weights.size(); at += kMiB / 2)
+    weights.replace(at, 1000, noise(1000, at));
+  const Version after = pack_version({{"model.onnx", weights}});
+  MemoryFileSystem files;
+  ASSERT_TRUE(files.make_directories("/srv", 0755).ok());
+  ASSERT_TRUE(os::write_file_atomically(files, "/srv/3.tar", before.bytes).ok());
+  ASSERT_TRUE(os::write_file_atomically(files, "/srv/4.tar", after.bytes).ok());
+  ASSERT_TRUE(os::write_file_atomically(files, "/srv/4.tar.chunks", after.list).ok());
+  std::atomic<int> requests = 0;
+  const auto server = net::Server::create({}, net::inline_handler([&](const net::Request& request) {
+                                            ++requests;
+                                            return serve_file(files, "/srv", request);
+                                          }));
+  ASSERT_TRUE(server.ok()) << server.error();
+  const auto client = net::make_client({});
+  const auto real = Store::open({.root = "/data/real"}, fs, *client).value();
+  const std::string url = "http://" + (*server)->address();
+  ASSERT_TRUE(real->ensure(kForever, {.url = url + "/3.tar", .digest = before.digest}).ok());
+  requests = 0;
+  const auto installed = real->ensure(
+      kForever, {.url = url + "/4.tar", .digest = after.digest, .bases = {before.digest}});
+  ASSERT_TRUE(installed.ok()) << installed.error().error;
+  EXPECT_LT(installed->received, kMiB);
+  EXPECT_LE(requests, 1 + 9) << "the list, and one request for each gap";
+  EXPECT_TRUE(*os::read_file(fs, installed->directory / "model.onnx") == weights);
 }
 
 TEST_F(DeltaTest, OnlyPlainTarArchivesGetAList) {
