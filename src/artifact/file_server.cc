@@ -186,25 +186,35 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
     return out;
   }
 
-  const std::string tag = entity_tag(place->info), modified = write_http_date(place->info.modified);
+  return serve_content({.file = std::move(*file),
+                        .size_bytes = *size,
+                        .tag = entity_tag(place->info),
+                        .modified = place->info.modified},
+                       request);
+}
+
+net::Response serve_content(Content content, const net::Request& request) {
+  const std::uint64_t size = content.size_bytes;
+  const std::string& tag = content.tag;
+  const std::string modified = write_http_date(content.modified);
   net::Response out{
       .headers = {{"Accept-Ranges", "bytes"}, {"ETag", tag}, {"Last-Modified", modified}}};
   if (const auto known = request.headers.find("If-None-Match")) {
     if (names_tag(*known, tag)) out.status = 304;
   } else if (const auto since =
                  parse_http_date(request.headers.find("If-Modified-Since").value_or(""))) {
-    if (std::chrono::floor<std::chrono::seconds>(place->info.modified) <= *since) out.status = 304;
+    if (std::chrono::floor<std::chrono::seconds>(content.modified) <= *since) out.status = 304;
   }
   if (out.status == 304) return out;
-  Range range{0, *size == 0 ? 0 : *size - 1};
-  std::uint64_t length = *size;
+  Range range{0, size == 0 ? 0 : size - 1};
+  std::uint64_t length = size;
   const auto header = request.headers.find("Range");
   const auto condition = request.headers.find("If-Range");
   if (header && request.method == "GET" &&
       (!condition || *condition == tag || *condition == modified)) {
-    const RangeKind range_kind = parse_range(*header, *size, range);
+    const RangeKind range_kind = parse_range(*header, size, range);
     if (range_kind == RangeKind::kNothing) {
-      out.headers.add("Content-Range", "bytes */" + std::to_string(*size));
+      out.headers.add("Content-Range", "bytes */" + std::to_string(size));
       out.status = 416;
       return out;
     }
@@ -212,16 +222,15 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
       out.status = 206;
       length = range.last - range.first + 1;
       out.headers.add("Content-Range", "bytes " + std::to_string(range.first) + "-" +
-                                           std::to_string(range.last) + "/" +
-                                           std::to_string(*size));
+                                           std::to_string(range.last) + "/" + std::to_string(size));
     }
   }
   out.headers.add("Content-Type", "application/octet-stream");
   out.headers.add("Content-Length", std::to_string(length));
   if (request.method == "HEAD") return out;
-  if (const Status sought = (*file)->seek(range.first); !sought.ok())
+  if (const Status sought = content.file->seek(range.first); !sought.ok())
     return refuse(500, "it cannot be read here");
-  out.stream = std::make_unique<Piece>(std::move(*file), length);
+  out.stream = std::make_unique<Piece>(std::move(content.file), length);
   return out;
 }
 

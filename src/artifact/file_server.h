@@ -7,6 +7,11 @@
 // a ConfigMap volume are links). Paths that leave the root do not exist.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
 #include "net/http.h"
 #include "os/file_system.h"
 
@@ -15,5 +20,14 @@ namespace varda::artifact {
 /// Answers one request. Blocks on the disk at the start; the body is read as it is sent. `root` is
 /// a real directory, not a link; `fs` outlives the response. Thread-safe.
 net::Response serve_file(os::FileSystem& fs, const os::Path& root, const net::Request& request);
+
+struct Content {
+  std::unique_ptr<os::File> file;
+  std::uint64_t size_bytes = 0;
+  std::string tag;  // the ETag, quoted
+  WallTime modified;
+};
+/// Answers a GET or HEAD with an open file: ranges and conditions as serve_file().
+net::Response serve_content(Content content, const net::Request& request);
 
 }  // namespace varda::artifact
