@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,26 @@ class HandlerPool {
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
+};
+
+/// Takes the body of one request while it arrives, so that memory never holds a large body. One I/O
+/// thread calls all functions. Destroyed without finish() if the client left or the body was
+/// refused.
+class BodyReceiver {
+ public:
+  virtual ~BodyReceiver() = default;
+  /// Takes the next bytes. A response refuses the rest of the body. Other connections wait
+  /// meanwhile, so a write to a file's cache is the most this may do.
+  virtual std::optional<Response> write(std::string_view bytes) = 0;
+  /// The body is complete. Must not block; `respond` may be called later, from any thread.
+  virtual void finish(Responder respond) = 0;
+};
+
+/// The decision about a request's body before it arrives. Both empty: the handler gets the request
+/// with its body.
+struct Reception {
+  std::unique_ptr<BodyReceiver> receiver;
+  std::optional<Response> refusal;  // answers at once, and closes the connection
 };
 
 /// Listens from create() on; answers until stop(). Thread-safe.
@@ -55,6 +76,9 @@ class Server {
     // A smaller limit for some requests; unset: one limit for all. Runs on I/O threads, so it must
     // be quick.
     std::function<std::size_t(std::string_view method, std::string_view path)> body_bytes_max_of;
+    // Selects requests with streamed bodies by their header; `head` has no body. Runs on I/O
+    // threads, before 100 Continue. Streamed bodies count in no limit except body_bytes_max.
+    std::function<Reception(const Request& head)> receive;
     // Limit for the bodies of all unanswered requests together. One address (IPv6: the first 64
     // bits) may use half of it, but at least body_bytes_max. Beyond a limit, the unfinished body
     // that has waited longest for its client gives way with 408. If that is the growing body

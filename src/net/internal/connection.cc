@@ -79,7 +79,7 @@ std::optional<SteadyTime> Connection::waiting_since() const {
 }
 
 void Connection::begin_body_window() {
-  window_bytes_ = parser_->message().body.size();
+  window_bytes_ = body_bytes();
   wait_from_now();
   expire_in(loop_.state().options.body_window);
 }
@@ -91,7 +91,7 @@ void Connection::expect_body_bytes() {
   const auto window = static_cast<std::size_t>(options.body_window.count());
   const std::size_t needed =
       std::max<std::size_t>(options.body_bytes_per_second_min * window / 1000, 1);
-  if (parser_->message().body.size() - window_bytes_ >= needed) begin_body_window();
+  if (body_bytes() - window_bytes_ >= needed) begin_body_window();
 }
 
 void Connection::hold_body() {
@@ -291,6 +291,7 @@ std::size_t Connection::consume(std::string_view bytes) {
     } else if (phase_ == Phase::kBody) {
       expect_body_bytes();
     }
+    if (phase_ == Phase::kBody && receiver_) receive_body();
     if (phase_ == Phase::kBody) hold_body();
     if (phase_ == Phase::kBody && parser_->message().body.size() > body_bytes_max_)
       refuse(413, "the request body is larger than " + std::to_string(body_bytes_max_) + " bytes");
@@ -339,15 +340,56 @@ void Connection::header_arrived() {
       limits.body_bytes_max_of
           ? limits.body_bytes_max_of(message.method, target.substr(0, target.find('?')))
           : limits.body_bytes_max;
-  if (!expect.empty() && !http10_) {
-    if (!equal_ignoring_case(expect, "100-continue"))
-      return refuse(417, "the only supported expectation is 100-continue");
-    if (parser_->expects_body()) {
-      out_ += "HTTP/1.1 100 Continue\r\n\r\n";
-      flush();
-    }
+  const bool continues = !expect.empty() && !http10_;
+  if (continues && !equal_ignoring_case(expect, "100-continue"))
+    return refuse(417, "the only supported expectation is 100-continue");
+  if (limits.receive && !choose_receiver()) return;
+  if (continues && parser_->expects_body()) {
+    out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    flush();
   }
   if (phase_ == Phase::kBody && !parser_->done()) begin_body_window();
+}
+
+bool Connection::choose_receiver() {
+  Message& message = parser_->message();
+  Request head;
+  head.method = std::move(message.method);
+  head.target = std::move(message.target);
+  head.headers = std::move(message.headers);
+  head.peer = peer_;
+  Reception chosen;
+  try {
+    chosen = loop_.state().options.receive(head);
+  } catch (const std::exception& e) {
+    log::error("a request handler threw", {{"peer", peer_.address}, {"what", e.what()}});
+    refuse(500, "internal error");
+    return false;
+  }
+  message.method = std::move(head.method);
+  message.target = std::move(head.target);
+  message.headers = std::move(head.headers);
+  if (chosen.refusal) {
+    refuse(std::move(*chosen.refusal));
+    return false;
+  }
+  receiver_ = std::move(chosen.receiver);
+  return true;
+}
+
+void Connection::receive_body() {
+  std::string& body = parser_->message().body;
+  if (body.empty()) return;
+  std::optional<Response> refusal;
+  try {
+    refusal = receiver_->write(body);
+  } catch (const std::exception& e) {
+    log::error("a request handler threw", {{"peer", peer_.address}, {"what", e.what()}});
+    return refuse(500, "internal error");
+  }
+  received_ += body.size();
+  body.clear();
+  if (refusal) refuse(std::move(*refusal));
 }
 
 void Connection::dispatch() {
@@ -362,6 +404,8 @@ void Connection::dispatch() {
   head_ = request.method == "HEAD";
   close_after_ = !parser_->keep_alive();
   parser_->reset();
+  const std::unique_ptr<BodyReceiver> receiver = std::move(receiver_);
+  received_ = 0;
   phase_ = Phase::kHandling;
   deadline_ = SteadyTime::max();
   const std::uint64_t number = ++request_;
@@ -371,25 +415,27 @@ void Connection::dispatch() {
   loop_.current.serial = ++loop_.serials;
   loop_.current.response.reset();
   try {
-    loop_.state().handler(
-        std::move(request),
-        Responder(
-            [mailbox = loop_.mailbox(), id = id_, number](Response response) {
-              Loop* this_loop = Loop::of_this_thread();
-              if (this_loop && this_loop->mailbox() == mailbox &&
-                  this_loop->current.connection == id && this_loop->current.request == number) {
-                this_loop->current.response = std::move(response);
-              } else {
-                mailbox->put(
-                    {.connection = id, .request = number, .response = std::move(response)});
-              }
-            },
-            // Small enough for std::function to avoid an allocation.
-            [loop = &loop_, serial = loop_.current.serial](Responder::OnDisconnect on_disconnect) {
-              Loop* this_loop = Loop::of_this_thread();
-              CHECK(this_loop && this_loop == loop && this_loop->current.serial == serial);
-              this_loop->current.on_disconnect = std::move(on_disconnect);
-            }));
+    Responder respond(
+        [mailbox = loop_.mailbox(), id = id_, number](Response response) {
+          Loop* this_loop = Loop::of_this_thread();
+          if (this_loop && this_loop->mailbox() == mailbox && this_loop->current.connection == id &&
+              this_loop->current.request == number) {
+            this_loop->current.response = std::move(response);
+          } else {
+            mailbox->put({.connection = id, .request = number, .response = std::move(response)});
+          }
+        },
+        // Small enough for std::function to avoid an allocation.
+        [loop = &loop_, serial = loop_.current.serial](Responder::OnDisconnect on_disconnect) {
+          Loop* this_loop = Loop::of_this_thread();
+          CHECK(this_loop && this_loop == loop && this_loop->current.serial == serial);
+          this_loop->current.on_disconnect = std::move(on_disconnect);
+        });
+    if (receiver) {
+      receiver->finish(std::move(respond));
+    } else {
+      loop_.state().handler(std::move(request), std::move(respond));
+    }
   } catch (const std::exception& e) {
     log::error("a request handler threw", {{"peer", peer_.address}, {"what", e.what()}});
   }
@@ -431,12 +477,18 @@ void Connection::refuse(int status, const std::string& text) {
     response.headers.add("Content-Type", "text/plain; charset=utf-8");
     response.body = text + "\n";
   }
+  refuse(std::move(response));
+}
+
+void Connection::refuse(Response response) {
   head_ = http10_ = false;
   close_after_ = true;
   ++request_;
   in_.clear();
   // Until its end, the connection holds no body that counts nowhere.
   std::string().swap(parser_->message().body);
+  receiver_.reset();
+  received_ = 0;
   begin_response(std::move(response));
 }
 
@@ -690,6 +742,7 @@ void Connection::close() {
   deadline_ = SteadyTime::max();
   body_stream_.reset();
   stream_wake_.reset();
+  receiver_.reset();
   stream_.reset();
   watch_.reset();
   loop_.bury(id_);

@@ -14,6 +14,7 @@
 #include "net/internal/parser.h"
 #include "net/internal/reactor.h"
 #include "net/internal/stream.h"
+#include "net/server.h"
 
 namespace varda::net::internal {
 
@@ -70,6 +71,12 @@ class Connection final : public Reactor::Listener {
   void header_arrived();
   void dispatch();
   void refuse(int status, const std::string& text);
+  void refuse(Response response);
+  /// Asks the server's options for a receiver. False: the request is refused.
+  bool choose_receiver();
+  /// Passes the bytes so far to the receiver.
+  void receive_body();
+  std::size_t body_bytes() const { return received_ + parser_->message().body.size(); }
   void begin_response(Response response);
   void pump_stream();
   /// Writes what is pending. False: it must wait for the socket, or the connection is closed.
@@ -102,13 +109,15 @@ class Connection final : public Reactor::Listener {
   Peer peer_;
   Phase phase_ = Phase::kHandshake;
   SteadyTime deadline_ = SteadyTime::max();
-  SteadyTime waiting_since_;        // start of the wait for the client
-  std::size_t held_ = 0;            // bytes of this body, counted in the server's sum
-  std::size_t window_bytes_ = 0;    // bytes of this body at the start of its body_window
-  std::size_t body_bytes_max_ = 0;  // limit for the request being read
-  SteadyTime shaken_at_;            // time of the last handshake progress
-  bool shaking_ = true;             // counts as a running handshake
-  bool has_place_ = false;          // counts among the connections of its name
+  SteadyTime waiting_since_;                // start of the wait for the client
+  std::size_t held_ = 0;                    // bytes of this body, counted in the server's sum
+  std::size_t window_bytes_ = 0;            // bytes of this body at the start of its body_window
+  std::size_t body_bytes_max_ = 0;          // limit for the request being read
+  std::unique_ptr<BodyReceiver> receiver_;  // of the request being read
+  std::size_t received_ = 0;                // bytes that the receiver has taken
+  SteadyTime shaken_at_;                    // time of the last handshake progress
+  bool shaking_ = true;                     // counts as a running handshake
+  bool has_place_ = false;                  // counts among the connections of its name
 
   std::string in_;             // bytes read and not used yet
   std::uint64_t request_ = 0;  // number of the current request
