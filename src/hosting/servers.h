@@ -56,7 +56,7 @@ using FileDigestReader = std::function<FileDigest(const std::string& url)>;
 using ServerTable = std::map<std::string, ServerEntry>;  // by frameworkType
 
 /// onnx, pb, caffe and darknet by varda-serve, tensorflow by TensorFlow Serving, triton and
-/// tensorrt by Triton: docs/design/016-cluster.md, docs/design/027-opencv.md.
+/// tensorrt by Triton: docs/design/016-cluster.md, docs/design/024-opencv.md.
 ServerTable builtin_servers();
 
 /// The frozen graphs among the models of tensorflow have another server.

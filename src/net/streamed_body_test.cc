@@ -19,7 +19,7 @@ Response answer(int status, std::string body) {
   return out;
 }
 
-/// What receivers saw; they refuse bodies beyond `bytes_max`.
+/// Counts of all receivers; they refuse bodies beyond `bytes_max`.
 struct Uploads {
   std::atomic<std::size_t> bytes{0}, largest_piece{0};
   std::atomic<int> finished{0}, destroyed{0};

@@ -546,6 +546,17 @@ def peers():
     put('peers', 'named', b'i' + b'varda-snapshot-1\n' + (1024).to_bytes(4, 'little') + (1).to_bytes(4, 'little') + b'a' + (3).to_bytes(8, 'little') + hashlib.sha256(b'abc').digest())
 
 
+def registry_requests():
+    digest = 'sha256:' + hashlib.sha256(b'').hexdigest()
+    seed = lambda name, path, span, document: put('registry_requests', name, lines(path, span, digest, document))
+    seed('blob', '/v1/blobs/' + digest, 'bytes 0-9/20', {'digest': digest})
+    seed('version', '/v1/models/default/digits/versions/1.2-a', 'bytes 10-19/20',
+         {'digest': digest, 'size': 7, 'format': 'onnx', 'metrics': {'accuracy': 0.97, 'note': 'x'}, 'lineage': ['digits-3'], 'chunks': digest, 'createdAt': 'x'})
+    seed('escaped', '/v1/models/d/%61%2Fb/versions/%2e%2E', 'bytes 0-18446744073709551613/18446744073709551614', {'digest': digest, 'metrics': {}})
+    seed('lists', '/v1/models/default/digits/versions/', 'bytes */5', {'digest': digest, 'size': -1})
+    seed('open', '/v1/models', 'bytes 5-/9', {'digest': digest, 'lineage': [1]})
+
+
 def artifact_answers():
     put('artifact_answers', 'date', 'd' + lines('Sun, 06 Nov 1994 08:49:37 GMT', 'Sun, 06 Nov 1994 08:49:07 GMT'))
     put('artifact_answers', 'leap', 'd' + lines('Thu, 29 Feb 2024 23:59:60 GMT', ''))
@@ -681,7 +692,7 @@ def main():
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, graph_defs, enrolment_answers, chunk_lists):
+                 model_directories, model_files, graph_defs, enrolment_answers, chunk_lists, registry_requests):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

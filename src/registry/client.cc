@@ -1,0 +1,191 @@
+#include "registry/client.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "net/url.h"
+
+namespace varda::registry {
+namespace {
+
+using codec::Json;
+using codec::Sha256;
+
+constexpr auto kFirstPause = std::chrono::seconds(1), kLongestPause = std::chrono::seconds(30);
+// A registry reads the whole blob again before the last answer.
+constexpr std::uint64_t kVerifiedBytesPerSecond = 20 << 20;
+constexpr auto kPatience = std::chrono::seconds(60);
+
+std::string base_of(const Target& target) {
+  std::string url = target.url;
+  while (url.ends_with('/')) url.pop_back();
+  return url + "/v1/";
+}
+
+std::string version_url(const Target& target, const VersionKey& key) {
+  return base_of(target) + "models/" + key.ns + "/" + key.name + "/versions/" + key.version;
+}
+
+/// The registry's own words, or the status.
+Error refusal_of(const net::HttpClient::Answer& answer) {
+  Code code = Code::kInvalid;
+  if (answer.status == 401) code = Code::kUnauthenticated;
+  if (answer.status == 403) code = Code::kForbidden;
+  if (answer.status == 404) code = Code::kNotFound;
+  if (answer.status == 409) code = Code::kConflict;
+  if (answer.status == 413 || answer.status == 507) code = Code::kExhausted;
+  if (answer.status == 422) code = Code::kCorrupt;
+  if (answer.status == 408 || answer.status == 429 ||
+      (answer.status >= 500 && answer.status != 507))
+    code = Code::kUnavailable;
+  const auto body = codec::parse_json(answer.body);
+  const std::string why = body.ok() ? (*body)["error"].as_string() : "";
+  return {code, "the registry answered " + std::to_string(answer.status) +
+                    (why.empty() ? "" : ": " + why)};
+}
+
+bool transient(const Error& error) {
+  return error.code() == Code::kUnavailable || error.code() == Code::kTimeout ||
+         error.code() == Code::kConflict;
+}
+
+class Upload {
+ public:
+  Upload(net::HttpClient& http, const Target& target, os::File& file, std::uint64_t total,
+         const Sha256& digest, const UploadOptions& options)
+      : http_(http),
+        target_(target),
+        file_(file),
+        total_(total),
+        digest_(digest),
+        options_(options) {}
+
+  /// Sends until the blob is stored or an error occurs.
+  Status attempt(const Context& ctx) {
+    TRY(std::optional<std::uint64_t> offset, held(ctx));
+    while (offset) {
+      report(*offset);
+      TRY(offset, send(ctx, *offset));
+    }
+    report(total_);
+    return {};
+  }
+  /// True if bytes arrived since the last call.
+  bool take_progress() { return std::exchange(progressed_, false); }
+
+ private:
+  void report(std::uint64_t done) {
+    if (options_.progress) options_.progress(done, total_);
+  }
+
+  net::ClientRequest request(std::string method) const {
+    return {.method = std::move(method),
+            .url = blob_url(target_, digest_),
+            .headers = headers_of(target_),
+            .body = ""};
+  }
+
+  /// The next missing byte; nothing: the blob is stored.
+  Result<std::optional<std::uint64_t>> held(const Context& ctx) {
+    TRY(const auto answer, http_.call(ctx.with_timeout(kPatience), request("HEAD")));
+    if (answer.status == 200) return std::optional<std::uint64_t>();
+    if (answer.status != 404) return refusal_of(answer);
+    const auto offset =
+        parse_integer<std::uint64_t>(answer.headers.find("Upload-Offset").value_or("0"));
+    // A registry with another idea of the total starts over at 0.
+    return std::optional<std::uint64_t>(offset && *offset < total_ ? *offset : 0);
+  }
+
+  Result<std::optional<std::uint64_t>> send(const Context& ctx, std::uint64_t offset) {
+    const std::uint64_t length = std::min(options_.piece_bytes, total_ - offset);
+    net::ClientRequest put = request("PUT");
+    TRY_VOID(file_.seek(offset));
+    while (put.body.size() < length) {
+      TRY(const std::string bytes, file_.read(static_cast<std::size_t>(length - put.body.size())));
+      if (bytes.empty()) return Error(Code::kCorrupt, "the file became shorter");
+      put.body += bytes;
+    }
+    const bool last = offset + length == total_;
+    if (length > 0 && length < total_)
+      put.headers.add("Content-Range", "bytes " + std::to_string(offset) + "-" +
+                                           std::to_string(offset + length - 1) + "/" +
+                                           std::to_string(total_));
+    const auto verifying = std::chrono::seconds(last ? total_ / kVerifiedBytesPerSecond : 0);
+    TRY(const auto answer, http_.call(ctx.with_timeout(kPatience + verifying), std::move(put)));
+    if (answer.status == 200 || answer.status == 201) return std::optional<std::uint64_t>();
+    if (answer.status != 202) return refusal_of(answer);
+    const auto next =
+        parse_integer<std::uint64_t>(answer.headers.find("Upload-Offset").value_or(""));
+    if (!next || *next <= offset || *next >= total_)
+      return Error(Code::kUnavailable, "the registry sent no usable Upload-Offset");
+    progressed_ = true;
+    return std::optional(*next);
+  }
+
+  net::HttpClient& http_;
+  const Target& target_;
+  os::File& file_;
+  const std::uint64_t total_;
+  const Sha256 digest_;
+  const UploadOptions& options_;
+  bool progressed_ = false;
+};
+
+}  // namespace
+
+std::string blob_url(const Target& target, const Sha256& digest) {
+  return base_of(target) + "blobs/" + write_digest(digest);
+}
+
+net::Headers headers_of(const Target& target) {
+  net::Headers out;
+  if (!target.token.empty()) out.add("Authorization", "Bearer " + target.token);
+  return out;
+}
+
+Status upload(const Context& ctx, net::HttpClient& http, const Target& target, os::FileSystem& fs,
+              const os::Path& file, const Sha256& digest, const UploadOptions& options) {
+  TRY(const auto opened, fs.open(file, os::Open::kRead));
+  TRY(const std::uint64_t total, opened->size());
+  Upload work(http, target, *opened, total, digest, options);
+  Duration pause = kFirstPause;
+  for (int failures = 0;;) {
+    const Status sent = work.attempt(ctx);
+    if (sent.ok() || !transient(sent.error()) || ctx.done()) return sent;
+    if (work.take_progress()) {
+      failures = 0;
+      pause = kFirstPause;
+    }
+    if (++failures >= options.attempts_max) return sent;
+    log::warn("upload interrupted, retrying", {{"error", sent.error()}});
+    TRY_VOID(ctx.sleep_for(pause));
+    pause = std::min<Duration>(pause * 2, kLongestPause);
+  }
+}
+
+Status put_version(const Context& ctx, net::HttpClient& http, const Target& target,
+                   const VersionKey& key, const Version& version) {
+  TRY(const auto answer,
+      http.call(ctx.with_timeout(kPatience), {.method = "PUT",
+                                              .url = version_url(target, key),
+                                              .headers = headers_of(target),
+                                              .body = codec::write_json(version.to_json())}));
+  if (answer.status == 200 || answer.status == 201) return {};
+  return refusal_of(answer);
+}
+
+Result<Version> get_version(const Context& ctx, net::HttpClient& http, const Target& target,
+                            const VersionKey& key) {
+  TRY(const auto answer, http.call(ctx.with_timeout(kPatience), {.method = "GET",
+                                                                 .url = version_url(target, key),
+                                                                 .headers = headers_of(target),
+                                                                 .body = ""}));
+  if (answer.status != 200) return refusal_of(answer);
+  TRY(const Json body, codec::parse_json(answer.body).context("version"));
+  return Version::from_json(body);
+}
+
+}  // namespace varda::registry

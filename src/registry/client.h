@@ -1,0 +1,44 @@
+// Sends files and versions to a registry.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/context.h"
+#include "net/http.h"
+#include "os/file_system.h"
+#include "registry/request.h"
+
+namespace varda::registry {
+
+struct Target {
+  std::string url;    // of the registry: "https://registry:8090"
+  std::string token;  // "": none
+};
+
+/// The URL of a blob, for downloads.
+std::string blob_url(const Target& target, const codec::Sha256& digest);
+/// The header of requests to the target.
+net::Headers headers_of(const Target& target);
+
+struct UploadOptions {
+  std::uint64_t piece_bytes = 8 << 20;  // in memory at a time
+  int attempts_max = 10;                // without progress, 1 s to 30 s apart
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
+};
+
+/// Sends the bytes of the file that the registry lacks. Continues after broken connections and
+/// restarts of either side. kCorrupt: the file has another digest. kExhausted: no room.
+Status upload(const Context& ctx, net::HttpClient& http, const Target& target, os::FileSystem& fs,
+              const os::Path& file, const codec::Sha256& digest, const UploadOptions& options);
+
+/// Creates or replaces the document. kConflict: the blob is missing, or the version has another
+/// digest.
+Status put_version(const Context& ctx, net::HttpClient& http, const Target& target,
+                   const VersionKey& key, const Version& version);
+/// kNotFound: no such version.
+Result<Version> get_version(const Context& ctx, net::HttpClient& http, const Target& target,
+                            const VersionKey& key);
+
+}  // namespace varda::registry

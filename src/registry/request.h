@@ -1,0 +1,59 @@
+// The parts of a request to the registry: path, Content-Range, version document.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/digest.h"
+#include "codec/json.h"
+
+namespace varda::registry {
+
+struct VersionKey {
+  std::string ns, name, version;
+  friend auto operator<=>(const VersionKey&, const VersionKey&) = default;
+};
+
+/// A path below /v1/.
+struct Route {
+  enum class Kind { kBlobs, kBlob, kModels, kVersions, kVersion };
+  Kind kind = Kind::kBlobs;
+  codec::Sha256 digest;  // kBlob
+  VersionKey key;        // kVersion; without `version` for kVersions
+};
+/// `path` is still percent-encoded. kNotFound: no such path. kInvalid: a bad digest or name.
+Result<Route> parse_route(std::string_view path);
+
+/// "sha256:HEX". kInvalid otherwise.
+Result<codec::Sha256> parse_digest(std::string_view text);
+std::string write_digest(const codec::Sha256& digest);
+
+struct ContentRange {
+  std::uint64_t first = 0, length = 0, total = 0;
+};
+/// "bytes 0-99/200" (RFC 9110, 14.4) with a known total. kInvalid otherwise.
+Result<ContentRange> parse_content_range(std::string_view text);
+
+/// The document of one version.
+struct Version {
+  static constexpr std::size_t kMetricsMax = 64, kLineageMax = 64, kTextBytesMax = 253;
+
+  codec::Sha256 digest;
+  std::optional<std::uint64_t> size_bytes;
+  std::string format;
+  codec::Json metrics = codec::Json::object();  // numbers or short texts by name
+  std::vector<std::string> lineage;
+  std::optional<codec::Sha256> chunks;  // digest of the list of chunks
+  std::string created_at;
+
+  /// kInvalid names the member.
+  static Result<Version> from_json(const codec::Json& json);
+  codec::Json to_json() const;
+};
+
+}  // namespace varda::registry

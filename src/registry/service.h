@@ -1,0 +1,73 @@
+// The registry over HTTP: docs/design/022-registry.md has the protocol.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "net/http.h"
+#include "net/server.h"
+#include "registry/blob_store.h"
+#include "registry/request.h"
+#include "registry/versions.h"
+
+namespace varda::registry {
+
+/// Thread-safe. Outlives its server.
+class Service {
+ public:
+  struct Options {
+    std::uint64_t quota_bytes = 0;  // larger blobs get 413; 0: no limit
+    Duration grace = std::chrono::hours(24);
+    std::string token;  // every request needs it as bearer token; "": none
+    metrics::Registry* metrics = nullptr;
+  };
+  /// All arguments outlive the service. `pool` runs what blocks.
+  Service(BlobStore& blobs, Versions& versions, net::HandlerPool& pool, const Options& options);
+
+  /// Limits and streaming of bodies; the caller adds the address and TLS.
+  net::Server::Options server_options();
+  net::Handler handler();
+
+  struct Collected {
+    std::size_t blobs = 0, uploads = 0;
+    std::uint64_t bytes = 0;
+  };
+  /// Removes blobs that no version names, and unfinished uploads, if older than the grace period.
+  Result<Collected> collect(WallTime now) EXCLUDES(changes_);
+
+ private:
+  class Receiver;
+  class Ignore;
+
+  net::Reception receive(const net::Request& head);
+  net::Response answer(const net::Request& request);
+  net::Response finish(BlobUpload& upload, const codec::Sha256& digest);
+  net::Response blob(const codec::Sha256& digest, const net::Request& request);
+  net::Response blobs(const net::Request& request);
+  net::Response models(const net::Request& request);
+  net::Response versions(const VersionKey& model, const net::Request& request);
+  net::Response version(const VersionKey& key, const net::Request& request);
+  Result<bool> put_version(const VersionKey& key, Version version) REQUIRES(changes_);
+  Status remove_blob(const codec::Sha256& digest) EXCLUDES(changes_);
+  net::Response refuse_upload(const Error& error, const codec::Sha256& digest);
+  bool allowed(const net::Request& request) const;
+
+  BlobStore& blobs_;
+  Versions& versions_;
+  net::HandlerPool& pool_;
+  const Options options_;
+  // Held over disk calls, so that no version names a blob that is removed meanwhile. Downloads and
+  // uploads do not take this mutex.
+  Mutex changes_;
+
+  metrics::Counter* stored_ = nullptr;
+  metrics::Counter* failed_ = nullptr;
+  metrics::Counter* received_bytes_ = nullptr;
+  metrics::Counter* collected_ = nullptr;
+  const metrics::SourceGuard gauges_;
+};
+
+}  // namespace varda::registry
