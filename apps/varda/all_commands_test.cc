@@ -100,11 +100,12 @@ std::vector<std::string> positionals(const CLI::App& command) {
 }
 
 TEST(CommandConfigFile, EveryDaemonCommandReadsAConfigFile) {
-  EXPECT_THAT(daemons(), ::testing::UnorderedElementsAre(
-                             std::vector<std::string>{"up"}, std::vector<std::string>{"apiserver"},
-                             std::vector<std::string>{"operator"},
-                             std::vector<std::string>{"gateway"}, std::vector<std::string>{"agent"},
-                             std::vector<std::string>{"artifacts", "serve"}));
+  EXPECT_THAT(daemons(),
+              ::testing::UnorderedElementsAre(
+                  std::vector<std::string>{"up"}, std::vector<std::string>{"apiserver"},
+                  std::vector<std::string>{"operator"}, std::vector<std::string>{"gateway"},
+                  std::vector<std::string>{"registry"}, std::vector<std::string>{"agent"},
+                  std::vector<std::string>{"artifacts", "serve"}));
 }
 
 TEST(CommandConfigFile, SetsEveryFlagOfTheCommand) {

@@ -69,6 +69,8 @@ void add_sign_command(Program program);        // sign
 void add_dataset_commands(Program program);    // dataset
 void add_artifact_commands(Program program);   // artifacts
 void add_up_commands(Program program);         // up down
+void add_registry_command(Program program);    // registry
+void add_push_commands(Program program);       // push pull
 void add_backup_commands(Program program);     // backup restore
 void add_server_commands(Program program);     // apiserver
 void add_operator_command(Program program);    // operator
