@@ -27,7 +27,6 @@ struct RegistryFlags {
 
 constexpr std::chrono::seconds kRegistryDrain{20};
 constexpr std::chrono::milliseconds kCollectEvery = std::chrono::minutes(10);
-constexpr std::size_t kRegistryThreads = 8;
 
 Result<std::string> read_flag_file(const std::string& file, const char* flag) {
   return os::read_file(os::real_file_system(), followed(file)).context(flag);
@@ -105,8 +104,7 @@ Status serve_registry(const Context& ctx, const Globals& globals, const Registry
   TRY_VOID(versions.open().context(root.string()));
   metrics::Registry registry;
   options.metrics = &registry;
-  net::HandlerPool pool({.threads = kRegistryThreads, .queue_max = 1024});
-  registry::Service service(*store, versions, pool, options);
+  registry::Service service(*store, versions, options);
 
   const net::BrowserGuard guard{.listen = flags.listen, .cors_origins = {}};
   net::Server::Options listen = service.server_options();

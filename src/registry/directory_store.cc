@@ -24,15 +24,20 @@ Error taken_over() {
   return {Code::kConflict, "another request continues the upload of this blob"};
 }
 
+Error verifying() {
+  return {Code::kUnavailable, "the upload of this blob is being verified; try again"};
+}
+
 /// An unfinished upload. A piece takes `mutex` for each write. The store takes its own mutex first.
 struct Unfinished {
   explicit Unfinished(std::uint64_t total_bytes) : total(total_bytes) {}
   const std::uint64_t total;
   Mutex mutex;
   std::uint64_t held GUARDED_BY(mutex) = 0;
-  std::uint64_t writer GUARDED_BY(mutex) = 0;  // number of the piece that may write
-  bool writing GUARDED_BY(mutex) = false;      // that piece is alive
-  bool finishing GUARDED_BY(mutex) = false;    // no other piece may take over
+  // The number of the piece that may write, finish and publish. Changes under both mutexes.
+  std::uint64_t writer GUARDED_BY(mutex) = 0;
+  bool writing GUARDED_BY(mutex) = false;    // that piece is alive
+  bool finishing GUARDED_BY(mutex) = false;  // no other piece may take over
   WallTime changed GUARDED_BY(mutex);
 };
 
@@ -56,8 +61,8 @@ class DirectoryStore final : public BlobStore {
   Usage usage() override EXCLUDES(mutex_);
 
   // For pieces.
-  Result<BlobUpload::State> finish(const Sha256& digest, Unfinished& upload, os::File& file,
-                                   bool complete) EXCLUDES(mutex_);
+  Result<BlobUpload::State> finish(const Sha256& digest, Unfinished& upload, std::uint64_t number,
+                                   os::File& file, bool complete) EXCLUDES(mutex_);
 
  private:
   Path blobs() const { return options_.root / "blobs"; }
@@ -71,7 +76,9 @@ class DirectoryStore final : public BlobStore {
   Usage count() REQUIRES(mutex_);
   /// Ends the upload and removes its file. If the disk refuses, the upload stays with no bytes.
   Status drop(const Sha256& digest) REQUIRES(mutex_);
-  Status publish(const Sha256& digest, const Unfinished& upload) EXCLUDES(mutex_);
+  /// The same, unless another piece took over.
+  void drop_own(const Sha256& digest, Unfinished& upload, std::uint64_t number) EXCLUDES(mutex_);
+  Status publish(const Sha256& digest, Unfinished& upload, std::uint64_t number) EXCLUDES(mutex_);
   Result<Sha256> hash(os::File& file) const;
 
   const DirectoryOptions options_;
@@ -120,7 +127,7 @@ class DirectoryUpload final : public BlobUpload {
       complete = upload_->held == upload_->total;
       upload_->finishing = true;
     }
-    return store_.finish(digest_, *upload_, *file_, complete);
+    return store_.finish(digest_, *upload_, number_, *file_, complete);
   }
 
  private:
@@ -225,12 +232,9 @@ Result<std::unique_ptr<BlobUpload>> DirectoryStore::begin(const Piece& piece) {
   if (blob) return Error(Code::kAlreadyExists, "the blob is stored already");
   auto at = unfinished_.find(piece.digest);
   if (at != unfinished_.end() && at->second->total != piece.total) {
-    if (piece.first > 0)
-      return Error(Code::kConflict, "the unfinished upload of this blob has " +
-                                        std::to_string(at->second->total) + " bytes in total");
+    // A digest has one total, so one of the two is wrong. The newer one gets its chance.
     TRY_VOID(drop(piece.digest));
-    at = unfinished_.find(piece.digest);
-    CHECK(at == unfinished_.end());
+    at = unfinished_.end();
   }
   std::size_t running = 0;
   for (const auto& [digest, other] : unfinished_) {
@@ -249,8 +253,7 @@ Result<std::unique_ptr<BlobUpload>> DirectoryStore::begin(const Piece& piece) {
     upload = at->second;
   }
   const MutexLock upload_lock(upload->mutex);
-  if (upload->finishing)
-    return Error(Code::kUnavailable, "the upload of this blob is being verified; try again");
+  if (upload->finishing) return verifying();
   if (piece.first > upload->held)
     return Error(Code::kConflict, "the piece begins at " + std::to_string(piece.first) +
                                       ", but the next missing byte is " +
@@ -286,17 +289,17 @@ Result<Sha256> DirectoryStore::hash(os::File& file) const {
 }
 
 Result<BlobUpload::State> DirectoryStore::finish(const Sha256& digest, Unfinished& upload,
-                                                 os::File& file, bool complete) {
-  const auto keep_for_retry = [&upload] {
+                                                 std::uint64_t number, os::File& file,
+                                                 bool complete) {
+  const auto keep_for_retry = [&upload, number] {
     const MutexLock lock(upload.mutex);
-    upload.finishing = false;
+    if (upload.writer == number) upload.finishing = false;
   };
   Status synced = file.sync();
   if (synced.ok() && !complete) synced = fs_.sync_directory(uploads());
   if (!synced.ok()) {
     // The kernel may have dropped bytes, and a second sync would succeed without them.
-    const MutexLock lock(mutex_);
-    (void)drop(digest);
+    drop_own(digest, upload, number);
     return std::move(synced).error().context("the upload must start over");
   }
   if (!complete) {
@@ -309,21 +312,25 @@ Result<BlobUpload::State> DirectoryStore::finish(const Sha256& digest, Unfinishe
     return found.error();
   }
   if (*found != digest) {
-    const MutexLock lock(mutex_);
-    (void)drop(digest);
+    drop_own(digest, upload, number);
     return Error(Code::kCorrupt, "the " + std::to_string(upload.total) +
                                      " bytes received have the SHA-256 " + found->hex() +
                                      "; the upload is removed");
   }
-  if (const Status published = publish(digest, upload); !published.ok()) {
+  if (const Status published = publish(digest, upload, number); !published.ok()) {
     keep_for_retry();
     return published.error();
   }
   return BlobUpload::State::kStored;
 }
 
-Status DirectoryStore::publish(const Sha256& digest, const Unfinished& upload) {
+Status DirectoryStore::publish(const Sha256& digest, Unfinished& upload, std::uint64_t number) {
   const MutexLock lock(mutex_);
+  {
+    // After a removal, the name may already belong to the bytes of another upload.
+    const MutexLock upload_lock(upload.mutex);
+    if (upload.writer != number) return taken_over();
+  }
   const Path path = path_of(digest);
   TRY_VOID(fs_.rename(path_of(digest, upload), path));
   unfinished_.erase(digest);
@@ -336,6 +343,15 @@ Status DirectoryStore::publish(const Sha256& digest, const Unfinished& upload) {
   stored_bytes_ += upload.total;
   ++stored_blobs_;
   return {};
+}
+
+void DirectoryStore::drop_own(const Sha256& digest, Unfinished& upload, std::uint64_t number) {
+  const MutexLock lock(mutex_);
+  {
+    const MutexLock upload_lock(upload.mutex);
+    if (upload.writer != number) return;
+  }
+  (void)drop(digest);
 }
 
 Status DirectoryStore::drop(const Sha256& digest) {
@@ -364,8 +380,7 @@ Status DirectoryStore::remove(const Sha256& digest) {
   if (at == unfinished_.end()) return Error(Code::kNotFound, "there is no such blob");
   {
     const MutexLock upload_lock(at->second->mutex);
-    if (at->second->finishing)
-      return Error(Code::kUnavailable, "the upload of this blob is being verified; try again");
+    if (at->second->finishing) return verifying();
   }
   return drop(digest);
 }

@@ -183,6 +183,7 @@ TEST_F(RegistryStore, AnotherTotalStartsOver) {
   ASSERT_TRUE(send(0, 300).ok());
   const Piece longer{.digest = digest, .first = 300, .length = 10, .total = 2000};
   EXPECT_EQ(store->begin(longer).error().code(), Code::kConflict);
+  EXPECT_EQ(store->offset(digest), std::nullopt);
   EXPECT_TRUE(store->begin({.digest = digest, .first = 0, .length = 10, .total = 2000}).ok());
   EXPECT_EQ(store->usage().reserved_bytes, 2000u);
   EXPECT_EQ(fs.list("/data/uploads").value().size(), 1u);

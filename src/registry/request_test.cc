@@ -27,7 +27,7 @@ TEST(RegistryRoute, NamesThatCouldLeaveTheDirectoryAreInvalid) {
         "/v1/models/default/digits/versions/..", "/v1/models/default/digits/versions/a%2Fb",
         "/v1/models/default/a%2fb/versions/4", "/v1/models/default/digits/versions/.4",
         "/v1/models//digits/versions/4", "/v1/models/default/digits/versions/a%00",
-        "/v1/blobs/sha256:../x", "/v1/blobs/sha256:AAAA", "/v1/blobs/md5:aaaa"}) {
+        "/v1/blobs/sha256:..", "/v1/blobs/sha256:AAAA", "/v1/blobs/md5:aaaa"}) {
     const auto route = parse_route(path);
     ASSERT_FALSE(route.ok()) << path;
     EXPECT_EQ(route.error().code(), Code::kInvalid) << path;

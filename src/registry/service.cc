@@ -149,9 +149,11 @@ class Service::Ignore final : public net::BodyReceiver {
   void finish(net::Responder respond) override { respond(json(200, Json::object())); }
 };
 
-Service::Service(BlobStore& blobs, Versions& versions, net::HandlerPool& pool,
-                 const Options& options)
-    : blobs_(blobs), versions_(versions), pool_(pool), options_(options) {
+Service::Service(BlobStore& blobs, Versions& versions, const Options& options)
+    : blobs_(blobs),
+      versions_(versions),
+      options_(options),
+      pool_({.threads = options.threads, .queue_max = 1024}) {
   if (options_.metrics == nullptr) return;
   metrics::Registry& all = *options_.metrics;
   constexpr const char* kUploads = "varda_registry_uploads_total";

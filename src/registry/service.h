@@ -15,17 +15,18 @@
 
 namespace varda::registry {
 
-/// Thread-safe. Outlives its server.
+/// Thread-safe. Outlives its server. Destroying it waits for running verifications.
 class Service {
  public:
   struct Options {
     std::uint64_t quota_bytes = 0;  // larger blobs get 413; 0: no limit
     Duration grace = std::chrono::hours(24);
-    std::string token;  // every request needs it as bearer token; "": none
+    std::string token;        // every request needs it as bearer token; "": none
+    std::size_t threads = 8;  // for requests that block, and for verifications
     metrics::Registry* metrics = nullptr;
   };
-  /// All arguments outlive the service. `pool` runs what blocks.
-  Service(BlobStore& blobs, Versions& versions, net::HandlerPool& pool, const Options& options);
+  /// `blobs`, `versions` and the metrics outlive the service.
+  Service(BlobStore& blobs, Versions& versions, const Options& options);
 
   /// Limits and streaming of bodies; the caller adds the address and TLS.
   net::Server::Options server_options();
@@ -57,7 +58,6 @@ class Service {
 
   BlobStore& blobs_;
   Versions& versions_;
-  net::HandlerPool& pool_;
   const Options options_;
   // Held over disk calls, so that no version names a blob that is removed meanwhile. Downloads and
   // uploads do not take this mutex.
@@ -68,6 +68,7 @@ class Service {
   metrics::Counter* received_bytes_ = nullptr;
   metrics::Counter* collected_ = nullptr;
   const metrics::SourceGuard gauges_;
+  net::HandlerPool pool_;  // last, because running requests use the members above
 };
 
 }  // namespace varda::registry

@@ -31,7 +31,7 @@ class RegistryService : public ::testing::Test {
     versions = std::make_unique<Versions>(fs, "/data");
     ASSERT_TRUE(versions->open().ok());
     service = std::make_unique<Service>(
-        *store, *versions, pool,
+        *store, *versions,
         Service::Options{.quota_bytes = quota, .token = token, .metrics = &metrics_registry});
     server = net::Server::create(service->server_options(), service->handler()).value();
     target = {.url = "http://" + server->address(), .token = token};
@@ -62,7 +62,6 @@ class RegistryService : public ::testing::Test {
 
   MemoryFileSystem fs;
   metrics::Registry metrics_registry;
-  net::HandlerPool pool{{.threads = 2}};
   std::unique_ptr<BlobStore> store;
   std::unique_ptr<Versions> versions;
   std::unique_ptr<Service> service;
