@@ -7,7 +7,8 @@ import machine as m  # noqa: E402
 
 MIB = 1 << 20
 TOKEN = 'registry-token'
-RSS_MAX_KIB = 20 << 10
+RSS_MAX_KIB = 20 << 10  # of a release binary
+GROWTH_MAX_KIB = 8 << 10  # whatever the binary: its code is larger without optimisation
 
 
 class Registry:
@@ -140,6 +141,7 @@ class Uploads(Base):
 
     def test_memory_stays_small_while_ten_clients_upload(self):
         registry = self.registry()
+        begin = registry.rss_max_kib()
         block = random.Random(2).randbytes(MIB)
         paths, answers = [], {}
         for i in range(10):
@@ -163,7 +165,9 @@ class Uploads(Base):
             thread.join()
         self.assertEqual(set(answers.values()), {'201'})
         print('registry VmHWM %d KiB' % registry.rss_max_kib(), file=sys.stderr)
-        self.assertLessEqual(registry.rss_max_kib(), RSS_MAX_KIB)
+        self.assertLessEqual(registry.rss_max_kib() - begin, GROWTH_MAX_KIB)
+        if begin <= RSS_MAX_KIB - GROWTH_MAX_KIB:
+            self.assertLessEqual(registry.rss_max_kib(), RSS_MAX_KIB)
 
 
 class PushAndPull(Base):
