@@ -122,6 +122,21 @@ TEST_F(RegistryStore, WrongDigestRemovesTheUpload) {
   EXPECT_EQ(send(0, 1000).value(), State::kStored);
 }
 
+TEST_F(RegistryStore, BlobWithoutADurableNameStaysInvisible) {
+  open();
+  fs.on_call([](std::string_view call, const os::Path& path) -> Status {
+    const bool name = (call == "sync_directory" && path == "/data/blobs") ||
+                      (call == "remove" && path.parent_path() == "/data/blobs");
+    return name ? Status(Error(Code::kInternal, "Input/output error")) : Status();
+  });
+  EXPECT_FALSE(send(0, 1000).ok());
+  EXPECT_FALSE(store->find(digest).value());
+  EXPECT_EQ(store->serve(digest, {.method = "GET"}).status, 404);
+  fs.on_call({});
+  EXPECT_EQ(send(0, 1000).value(), State::kStored);
+  EXPECT_EQ(body(), bytes);
+}
+
 TEST_F(RegistryStore, NewPieceTakesOverFromABrokenConnection) {
   open();
   const auto old = begin(0, 1000);
