@@ -453,13 +453,16 @@ std::optional<hosting::Problem> unmounted_model(const Worker& worker, const Work
         return {};
     }
   }
-  const std::string where = refuses == nodes.end() ? "" : " of node " + *refuses;
+  const std::string why = nodes.empty()
+                              ? ", which Varda does not mount: "
+                              : " of node " + *refuses +
+                                    ", which is not below a directory that the node's agent allows "
+                                    "(--allow-files-below): allow it, ";
   return hosting::Problem{
       std::string(kModelNotMounted),
-      "Model " + worker.model->name + " names the path " + path + where +
-          ", which is not below a directory that the node's agent allows (--allow-files-below): "
-          "allow it, mount it in the template of worker " +
-          worker.name + ", set MODEL_URL there, or set the Model's url and sha256 to an archive"};
+      "Model " + worker.model->name + " names the path " + path + why +
+          "mount it in the template of worker " + worker.name +
+          ", set MODEL_URL there, or set the Model's url and sha256 to an archive"};
 }
 
 std::int64_t bind_port(const Worker& worker) {
