@@ -32,6 +32,9 @@ constexpr Duration kServiceRefusedAgain = std::chrono::minutes(2);
 
 constexpr std::size_t kServicesAtOnce = 4;
 
+// Time in which the cache gets a newer service.
+constexpr Duration kOldCopyAgain = std::chrono::seconds(1);
+
 // A port may be released by another service or by a terminating pod, so poll.
 constexpr Duration kServicePortAgain = std::chrono::seconds(10);
 
@@ -261,6 +264,26 @@ Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Co
   return next;
 }
 
+namespace {
+
+// Counters only grow, so they must not be computed from an old copy: this process's last write may
+// have arrived although its answer was lost. False: the live counters differ from those of
+// `service`.
+Result<bool> write_status(const Context& ctx, const JointInferenceService& service,
+                          const api::JointInferenceServiceStatus& status, runtime::Writer& writer) {
+  bool same = true;
+  TRY_VOID(writer.edit(
+      ctx, runtime::ObjectRef::of(service), runtime::Part::kStatus, [&](codec::Json& live) {
+        const auto now = JointInferenceService::from_json(live);
+        same = !now.ok() || now->status.counters == service.status.counters;
+        if (same && (!now.ok() || now->status.observed_generation <= status.observed_generation))
+          live.set("status", status.to_json());
+      }));
+  return same;
+}
+
+}  // namespace
+
 Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
                                                             const JointInferenceService& service,
                                                             runtime::Writer& writer) {
@@ -304,7 +327,8 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
     record_events(service, seen.status, passing_, clock_.now(), writer);
     report_in = passing_.wait(service.metadata.key(), clock_.now());
   }
-  TRY_VOID(writer.status(ctx, service, seen.status.to_json()));
+  TRY(const bool written, write_status(ctx, service, seen.status, writer));
+  if (!written) return runtime::Action::after(kOldCopyAgain);
   if (wanted.refused) {
     log::warn("API server rejected objects", {{"error", converged.error()}});
     return runtime::Action::after(kServiceRefusedAgain);
