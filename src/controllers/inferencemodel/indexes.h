@@ -25,13 +25,6 @@ std::string at_port(std::int64_t port, std::string_view node);
 inline constexpr const char* kByAddress = "node port address";
 std::vector<std::string> index_by_address(const api::InferenceModel& model);
 
-/// Models with a modelRef, by the key of the named Model as text, or "NAMESPACE/" with a selector.
-inline constexpr const char* kByModelRef = "modelRef";
-std::vector<std::string> index_by_model_ref(const api::InferenceModel& model);
-/// Models whose modelRef the Model may affect.
-std::vector<meta::ObjectKey> models_referring_to(const meta::ObjectKey& model,
-                                                 const runtime::Caches& caches);
-
 /// Pods, by the model's key from the label, as text.
 inline constexpr const char* kByModel = "model";
 std::vector<std::string> index_by_model(const api::Pod& pod);

@@ -12,6 +12,7 @@
 #include "api/edgeai/edge_node.h"
 #include "codec/json.h"
 #include "hosting/kind_controllers.h"
+#include "hosting/model_archive.h"
 #include "hosting/node_index.h"
 #include "hosting/port_claims.h"
 #include "hosting/servers.h"
@@ -24,6 +25,16 @@ namespace varda::controllers::inferencemodel {
 std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
                                               const hosting::Options& options,
                                               std::vector<const hosting::JobWork*> jobs);
+
+/// Models with a modelRef, by the key of the named Model as text, or "NAMESPACE/" with a selector.
+inline constexpr const char* kByModelRef = "modelRef";
+std::vector<std::string> index_by_model_ref(const api::InferenceModel& model);
+/// Models whose modelRef the Model may affect.
+std::vector<meta::ObjectKey> models_referring_to(const meta::ObjectKey& model,
+                                                 const runtime::Caches& caches);
+
+/// True if the reference is to this Model of the same namespace, or its selector matches the Model.
+bool may_choose(const api::ModelRef& ref, const hosting::AnyModel& model);
 
 /// The frameworkType whose server runs the model. At the edge a frozen graph among the models of
 /// tensorflow has the server of pb. The node's report on the exposed version decides; without a

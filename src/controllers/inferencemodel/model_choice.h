@@ -17,9 +17,6 @@ struct ModelChoice {
   std::optional<hosting::Problem> problem;
 };
 
-/// True if the reference is to this Model of the same namespace, or its selector matches the Model.
-bool may_choose(const api::ModelRef& ref, const hosting::AnyModel& model);
-
 /// Requires spec.modelRef.
 ModelChoice choose_model(const api::InferenceModel& model, const World& world,
                          const hosting::Options& options);

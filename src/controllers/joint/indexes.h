@@ -10,6 +10,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/sedna/joint_inference_service.h"
 #include "controllers/inferencemodel/inferencemodel.h"
+#include "controllers/joint/joint.h"
 #include "controllers/joint/tier.h"
 #include "hosting/node_index.h"
 #include "runtime/controller.h"
@@ -18,9 +19,6 @@ namespace varda::controllers::joint {
 
 using Keys = std::vector<meta::ObjectKey>;
 
-/// Services by the keys of the Models and InferenceModels that their tiers name, and of children.
-inline constexpr const char* kByModel = "model";
-std::vector<std::string> index_by_model(const api::JointInferenceService& service);
 /// The nodes where a tier may be, as index values: the name of the named node. Otherwise labels
 /// ("key=value", or "key" for any value) or a layer (":edge"), of which each such node has one; or
 /// "" for requirements without an index.

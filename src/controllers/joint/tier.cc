@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "controllers/joint/joint.h"
+
 namespace varda::controllers::joint {
 
 namespace {
@@ -58,6 +60,14 @@ std::vector<Tier> tiers_of(const api::JointInferenceService& service) {
     tier.settings = &item;
   }
   return tiers;
+}
+
+std::vector<api::ModelReference> served_models(const api::JointInferenceService& service) {
+  std::vector<api::ModelReference> references;
+  for (const Tier& tier : tiers_of(service)) {
+    if (!tier.has_template()) references.push_back(*tier.model);
+  }
+  return references;
 }
 
 Json joint_file_of(const api::JointInferenceService& service, const std::vector<Tier>& tiers) {

@@ -9,9 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "controllers/inferencemodel/indexes.h"
-#include "controllers/inferencemodel/model_choice.h"
-#include "controllers/joint/indexes.h"
+#include "controllers/inferencemodel/inferencemodel.h"
+#include "controllers/joint/joint.h"
 
 namespace varda::controllers::model {
 
@@ -31,30 +30,17 @@ std::vector<std::string> index_by_reported_model(const api::EdgeNode& node) {
 // Time to the next look at a file that is being read, or that could not be read.
 constexpr std::chrono::seconds kReadingPeriod{1}, kFailedPeriod{30};
 
-/// The Models that our servers load for a service. A user's worker gets the URL instead.
-std::vector<meta::ObjectKey> models_of(const api::JointInferenceService& service) {
-  std::vector<meta::ObjectKey> keys;
-  for (const joint::Tier& tier : joint::tiers_of(service)) {
-    if (!tier.has_template()) keys.push_back({service.metadata.ns, tier.model->name});
-  }
-  return keys;
-}
-
-bool is_served_by(const api::JointInferenceService& service, const hosting::AnyModel& model) {
-  const auto tiers = joint::tiers_of(service);
-  return std::any_of(tiers.begin(), tiers.end(), [&](const joint::Tier& tier) {
-    return !tier.has_template() && tier.model->name == model.metadata->name &&
-           (tier.model->group.empty() || tier.model->group == model.group);
-  });
-}
-
 bool is_served(const hosting::AnyModel& model, const runtime::Caches& caches) {
   const meta::ObjectKey key = model.metadata->key();
   const auto services =
       caches.of<api::JointInferenceService>().by_index(joint::kByModel, key.str());
-  if (std::any_of(services.begin(), services.end(),
-                  [&](const auto& service) { return is_served_by(*service, model); }))
-    return true;
+  for (const auto& service : services) {
+    const auto references = joint::served_models(*service);
+    if (std::any_of(references.begin(), references.end(), [&](const api::ModelReference& one) {
+          return one.name == key.name && (one.group.empty() || one.group == model.group);
+        }))
+      return true;
+  }
   const auto referring = inferencemodel::models_referring_to(key, caches);
   return std::any_of(referring.begin(), referring.end(), [&](const meta::ObjectKey& one) {
     const auto server = caches.of<api::InferenceModel>().get(one);
@@ -103,7 +89,10 @@ void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
   w.template indexes<api::JointInferenceService>(joint::kByModel, joint::index_by_model);
   w.template maps<api::JointInferenceService>(
       [](const api::JointInferenceService& service, const runtime::Caches&) {
-        return models_of(service);
+        std::vector<meta::ObjectKey> keys;
+        for (const api::ModelReference& one : joint::served_models(service))
+          keys.push_back({service.metadata.ns, one.name});
+        return keys;
       });
   w.template indexes<api::InferenceModel>(inferencemodel::kByModelRef,
                                           inferencemodel::index_by_model_ref);
