@@ -1,5 +1,6 @@
 // The reference page of a kind: one table per struct, in reading order.
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <set>
@@ -18,6 +19,24 @@ std::string cell(std::string_view text) {
   for (const char c : text) {
     if (c == '|') out += '\\';
     out += c;
+  }
+  return out;
+}
+
+// One space between words becomes the end of a line where the line would exceed 100 columns.
+std::string wrapped(std::string_view text) {
+  constexpr std::size_t kColumns = 100;
+  std::string out;
+  for (std::size_t column = 0; !text.empty();) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    if (column != 0) {
+      const bool fits = column + 1 + word.size() <= kColumns;
+      out += fits ? ' ' : '\n';
+      column = fits ? column + 1 : 0;
+    }
+    out += word;
+    column += word.size();
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
   }
   return out;
 }
@@ -84,7 +103,7 @@ void write_section(const Section& section, std::string& out, std::deque<Section>
                    Shown& shown) {
   out += "## " + (section.path.empty() ? std::string("The object") : section.path) + "\n\n";
   if (!section.schema->description.empty() && !section.path.empty())
-    out += section.schema->description + "\n\n";
+    out += wrapped(section.schema->description) + "\n\n";
   if (const std::string where = shown_before(section, shown); !where.empty()) {
     out += "The members are those of " + code(where) + ".\n\n";
     return;
