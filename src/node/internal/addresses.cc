@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <cerrno>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ std::string dotted(std::uint32_t address) {
 
 }  // namespace
 
-bool can_bind(const std::string& address, const Port& port) {
+bool is_free(const std::string& address, const Port& port) {
   sockaddr_in where{};
   where.sin_family = AF_INET;
   where.sin_port = htons(static_cast<std::uint16_t>(port.number));
@@ -32,7 +33,8 @@ bool can_bind(const std::string& address, const Port& port) {
   // Like servers do: lingering connections of a former owner are no obstacle.
   const int one = 1;
   if (!port.udp) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-  const bool free = ::bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof(where)) == 0;
+  const bool free =
+      ::bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof(where)) == 0 || errno == EACCES;
   ::close(fd);
   return free;
 }
@@ -45,9 +47,9 @@ Result<std::string> pick_address(Rng& rng, const std::set<std::string>& taken,
     std::string address = dotted(kNetwork + host);
     if (taken.contains(address)) continue;
     // Port 0 detects machines where 127.0.0.0/8 is not completely local.
-    if (!can_bind(address, {})) continue;
+    if (!is_free(address, {})) continue;
     if (std::all_of(ports.begin(), ports.end(),
-                    [&](const Port& port) { return can_bind(address, port); }))
+                    [&](const Port& port) { return is_free(address, port); }))
       return address;
   }
   return Error(Code::kExhausted, "no free address in 127.64.0.0/10");

@@ -16,8 +16,9 @@ struct Port {
   bool udp = false;
 };
 
-/// Whether a socket could be bound there now.
-bool can_bind(const std::string& address, const Port& port);
+/// True if no socket is bound there now. A port below 1024 counts as free for an ordinary user, who
+/// cannot bind it: programs in pods often declare a port of their container and use another.
+bool is_free(const std::string& address, const Port& port);
 
 /// Picks a random address that is not in `taken` and where all `ports` are free. kExhausted: not
 /// found after many tries.
