@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Decides between two models: asks the small one, and the big one if the small one is unsure.
 
-    POST /v2/models/digits/infer    an Open Inference Protocol request, in JSON; the answer of one model
-    GET  /healthz                   200
+    POST /v2/models/NAME/infer    an Open Inference Protocol request, in JSON; the answer of one model
+    GET  /healthz                 200
 
-SMALL_URL and BIG_URL are the URLs of the models, as in `status.url` of their InferenceModels.
-CONFIDENCE is the lowest top score of the small model that counts as sure (default 0.7). The pod
-listens on POD_IP, port LISTEN_PORT. Only Python's standard library is needed.
+Both models have the NAME. SMALL_URL and BIG_URL are their servers, as in `status.url` of the
+InferenceModels. The first output of the small model is the probability of each class. CONFIDENCE
+is the lowest top probability that counts as sure (default 0.7). The pod listens on POD_IP, port
+LISTEN_PORT. Only Python's standard library is needed.
 """
-import http.server, json, math, os, urllib.request
+import http.client, http.server, json, os, urllib.error, urllib.request
 
 SMALL, BIG = os.environ['SMALL_URL'], os.environ['BIG_URL']
 CONFIDENCE = float(os.environ.get('CONFIDENCE', '0.7'))
@@ -16,26 +17,26 @@ BODY_BYTES_MAX = 16 << 20
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # models are not behind a proxy
 
 
-def ask(url, body):
-    request = urllib.request.Request(url + '/infer', data=body, headers={'Content-Type': 'application/json'})
+def ask(server, path, body):
+    request = urllib.request.Request(server + path, data=body, headers={'Content-Type': 'application/json'})
     with DIRECT.open(request, timeout=5) as reply:
         return json.load(reply)
 
 
-def top_score(answer):
-    """The largest softmax of the first output."""
-    scores = answer['outputs'][0]['data']
-    largest = max(scores)
-    return 1 / sum(math.exp(s - largest) for s in scores)
+def top_probability(answer):
+    """Of the sample about which the model is least sure."""
+    output = answer['outputs'][0]
+    values, classes = output['data'], output['shape'][-1]
+    return min(max(values[i:i + classes]) for i in range(0, len(values), classes))
 
 
-def decide(body):
-    answer = ask(SMALL, body)
-    if top_score(answer) >= CONFIDENCE:
+def decide(path, body):
+    answer = ask(SMALL, path, body)
+    if top_probability(answer) >= CONFIDENCE:
         return dict(answer, parameters={'tier': 'edge'})
     try:
-        return dict(ask(BIG, body), parameters={'tier': 'cloud'})
-    except OSError:
+        return dict(ask(BIG, path, body), parameters={'tier': 'cloud'})
+    except (OSError, ValueError, http.client.HTTPException):
         return dict(answer, parameters={'tier': 'edge', 'fallback': True})
 
 
@@ -51,9 +52,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return self.send(413, {'error': 'a body of at most %d bytes, with Content-Length' % BODY_BYTES_MAX})
         body = self.rfile.read(int(length))
+        if not (self.path.startswith('/v2/models/') and self.path.endswith('/infer')):
+            return self.send(404, {})
         try:
-            self.send(200, decide(body))
-        except (OSError, ValueError, KeyError, IndexError) as e:
+            self.send(200, decide(self.path, body))
+        except urllib.error.HTTPError as e:  # the small model refuses the request
+            self.send(e.code, {'error': e.read().decode(errors='replace')})
+        except (OSError, LookupError, TypeError, ValueError, http.client.HTTPException) as e:
             self.send(502, {'error': str(e)})
 
     def send(self, status, value):
