@@ -24,8 +24,10 @@ DigestReader::~DigestReader() {
 DigestReader::Answer DigestReader::ask(const std::string& url) {
   const MutexLock lock(mutex_);
   auto found = files_.find(url);
-  if (found != files_.end() && found->second.state == File::State::kFailed &&
-      clock_.now() - found->second.finished >= options_.pause) {
+  const bool finished = found != files_.end() && (found->second.state == File::State::kFailed ||
+                                                  found->second.state == File::State::kRead);
+  // The object of an old answer is gone, and the file may have changed.
+  if (finished && clock_.now() - found->second.finished >= options_.pause) {
     files_.erase(found);
     found = files_.end();
   }

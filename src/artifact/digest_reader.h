@@ -29,10 +29,11 @@ struct FileFacts {
 class DigestReader {
  public:
   struct Options {
-    int threads = 2;                           // files read at a time
-    std::size_t files_max = 64;                // files that are read, wait or failed lately
-    Duration pause = std::chrono::minutes(1);  // from a failure to the next attempt
-    Transport transport = {};                  // its objects outlive the reader
+    int threads = 2;             // files read at a time
+    std::size_t files_max = 64;  // files that are read, wait or failed lately
+    // Time from a failure to the next attempt. An answer that no caller took expires after it too.
+    Duration pause = std::chrono::minutes(1);
+    Transport transport = {};  // its objects outlive the reader
     Limits limits;
   };
 

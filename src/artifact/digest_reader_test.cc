@@ -56,6 +56,20 @@ TEST_F(DigestReaderTest, NextQuestionAfterAnAnswerReadsTheFileAgain) {
   EXPECT_EQ(result_of(reader, kFile).facts.digest, codec::Sha256::of("second"));
 }
 
+// The object that asked first was deleted. A later object must not get the digest of former bytes.
+TEST_F(DigestReaderTest, AnswerThatNoCallerTookExpires) {
+  origin.put("http://files/1.onnx", std::string("first"));
+  origin.put("http://files/2.onnx", std::string("2"));
+  auto one = options();
+  one.threads = 1;
+  DigestReader reader(one, fs, origin);
+  reader.ask("http://files/1.onnx");
+  EXPECT_EQ(result_of(reader, "http://files/2.onnx").state, State::kRead);  // after the first file
+  origin.put("http://files/1.onnx", std::string("second"));
+  clock.advance(std::chrono::seconds(61));
+  EXPECT_EQ(result_of(reader, "http://files/1.onnx").facts.digest, codec::Sha256::of("second"));
+}
+
 TEST_F(DigestReaderTest, FailureStaysUntilThePauseHasPassed) {
   DigestReader reader(options(), fs, origin);
   const auto failed = result_of(reader, kFile);
