@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "codec/json.h"
-#include "hosting/chosen_model.h"
+#include "controllers/inferencemodel/inferencemodel.h"
 #include "hosting/labels.h"
 #include "runtime/last_applied.h"
 
@@ -136,13 +136,6 @@ std::optional<hosting::Problem> model_problem(const Tier& tier, const workers::R
             ", and the operator has no Open Inference Protocol server for that format (servers: " +
             known + ")"};
   }
-  if (!model.path.empty())
-    return hosting::Problem{
-        "ModelUnsupported",
-        name + " has a path on a node as url: url must name an archive that nodes can download"};
-  if (model.archive() == nullptr)
-    return hosting::Problem{
-        "DigestMissing", name + " has no sha256: `varda pack` prints the digest of a new archive"};
   return {};
 }
 
@@ -178,9 +171,10 @@ std::optional<Json> applied_of(const InferenceModel& child) {
 }
 
 std::optional<hosting::Problem> server_problem(const InferenceModel& model,
+                                               const api::EdgeNode* node,
                                                const hosting::Options& options) {
   if (model.spec.from_image()) return {};
-  const auto server = options.servers.find(hosting::framework_of(model));
+  const auto server = options.servers.find(inferencemodel::served_framework(model, node, nullptr));
   if (server == options.servers.end() || has_open_inference(server->second)) return {};
   return hosting::Problem{"ModelUnsupported",
                           "InferenceModel " + model.metadata.name + " is served by " +

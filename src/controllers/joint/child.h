@@ -27,14 +27,15 @@ std::optional<Json> applied_of(const api::InferenceModel& child);
 
 struct ChildPlan {
   std::optional<Json> object;               // absent: see `problem`; an existing child stays
-  std::optional<hosting::Problem> problem;  // DigestMissing, ModelUnsupported, NodeNotFound,
-                                            // NoNodeMatches, SeveralNodesMatch, PortInUse
+  std::optional<hosting::Problem> problem;  // ModelUnsupported, NodeNotFound, NoNodeMatches,
+                                            // SeveralNodesMatch, PortInUse, SignatureRefused
   std::optional<hosting::PortClaim> claim;  // for a child in the edge layer
 };
 
 /// Set if our server in the first tier cannot ask `model`. The model's server is then known not to
-/// speak the Open Inference Protocol.
+/// speak the Open Inference Protocol. `node`: the model's node at the edge, or null.
 std::optional<hosting::Problem> server_problem(const api::InferenceModel& model,
+                                               const api::EdgeNode* node,
                                                const hosting::Options& options);
 
 /// Plans the InferenceModel of a tier that refers to a Model. `existing`: the present child, or

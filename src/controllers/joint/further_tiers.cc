@@ -64,9 +64,13 @@ void observe_inference_model(const View& view, const TierPlan& plan, LaterTier& 
     tier.status.model = before->model;
   }
   const meta::Condition* ready = meta::find_condition(model->status.conditions, "Ready");
-  tier.status.ready = ready != nullptr && ready->status == kTrue && !model->status.url.empty();
+  // A child serves even if it cannot follow the present spec. A problem of the user's
+  // InferenceModel means that the first tier cannot ask it.
+  const bool usable = !plan.problem || plan.owned;
+  tier.status.ready =
+      usable && ready != nullptr && ready->status == kTrue && !model->status.url.empty();
   const std::string name = "InferenceModel " + model->metadata.name;
-  if (tier.status.ready) {  // even if it cannot follow the present spec
+  if (tier.status.ready) {
     tier.verdict = yes(name + " answers at " + model->status.url);
     if (plan.problem)
       tier.verdict.message +=

@@ -258,12 +258,15 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
       tier.model->kind == api::ModelReference::kInferenceModel ||
       (tier.model->kind.empty() && tier.model->group.empty() && around.models.empty());
   if (another && around.inference_model != nullptr) {  // its source does not matter
+    const api::InferenceModel& model = *around.inference_model;
+    const workers::EdgeNodePtr node =
+        world.edge_node(model.status.node.empty() ? model.spec.node_name : model.status.node);
     out.inference_model = tier.model->name;
-    out.problem = server_problem(*around.inference_model, options);
+    out.problem = server_problem(model, node.get(), options);
     return;
   }
   workers::ModelResolution found =
-      workers::resolve_model(*tier.model, around, workers::ModelUse::kUsersWorker);
+      workers::resolve_model(*tier.model, around, workers::ModelUse::kAnyServer);
   const auto found_model = named(world.inference_models, child_name(service, tier));
   const api::InferenceModel* existing =
       found_model != nullptr && is_child(*found_model, service) ? found_model.get() : nullptr;

@@ -35,18 +35,20 @@ ModelResolution of_model(const hosting::AnyModel& model, ModelUse use,
   ResolvedModel out;
   out.name = out.model_name = model.metadata->name;
   out.kind = api::ModelReference::kModel;
-  out.framework = spec.format;
+  out.framework = hosting::framework_of_format(spec.format);
+  if (out.framework.empty()) out.framework = spec.format;
   out.url = spec.url;
   // A user's worker gets the URL of a file without spec.sha256, even if a server pinned the file.
-  out.version = hosting::version_of(
-      spec, use == ModelUse::kServer ? api::known_sha256(spec, *model.status) : spec.sha256);
+  const bool needs_files = use != ModelUse::kUsersWorker;
+  out.version =
+      hosting::version_of(spec, needs_files ? api::known_sha256(spec, *model.status) : spec.sha256);
   const std::string subject = "Model " + out.name;
-  if (use == ModelUse::kServer && !spec.format.empty() && !is_served(spec.format)) {
+  if (use == ModelUse::kServer && !spec.format.empty() && !is_served(out.framework)) {
     return unresolved("ModelUnsupported", subject + " has the format " + spec.format +
                                               ": varda-serve supports onnx, pb, caffe and darknet; "
                                               "set the worker's template for other formats");
   }
-  if (use == ModelUse::kServer || !spec.sha256.empty()) {
+  if (needs_files || !spec.sha256.empty()) {
     hosting::ModelArchive found = hosting::archive_of(model, keys);
     if (found.problem) return {{}, std::move(found.problem)};
     out.archives.push_back(std::move(*found.archive));
@@ -64,10 +66,13 @@ ModelResolution of_model(const hosting::AnyModel& model, ModelUse use,
 }
 
 ModelResolution of_inference_model(const api::InferenceModel& referred, ModelUse use,
-                                   const hosting::ModelKeys* keys) {
+                                   const hosting::ModelKeys* list) {
   const std::string subject = "InferenceModel " + referred.metadata.name;
   if (hosting::awaits_choice(referred))
     return unresolved("ModelNotFound", subject + " has found no Model for its modelRef yet");
+  // The InferenceModel's controller checked the signature under the Model's name when it chose the
+  // Model.
+  const hosting::ModelKeys* const keys = referred.spec.model_ref ? nullptr : list;
   const api::InferenceModel model = hosting::with_manifest(referred);
   const api::InferenceModelSpec& spec = model.spec;
   if (spec.from_image())

@@ -29,7 +29,7 @@ struct ResolvedModel {
   /// The model's name at servers: the name of a Model, or spec.modelName of an InferenceModel. A
   /// kind that serves the model under another name replaces this.
   std::string model_name;
-  std::string framework;  // as in frameworkType ("onnx"), a Model's format; "" unknown
+  std::string framework;  // as in frameworkType ("onnx"), by a Model's format; "" unknown
   /// The wanted version. A Model without a version uses the start of its digest, since another
   /// archive is another version; "1" if it has no digest either.
   std::string version;
@@ -45,12 +45,12 @@ struct ResolvedModel {
   const api::EdgeModelVersion* archive() const;  // of `version`, or null
 };
 
-/// Purpose of the model. Our server needs files and loads only some formats; a user's worker
-/// handles the URL itself.
-enum class ModelUse { kUsersWorker, kServer };
+/// Purpose of the model. Our server needs files and loads only some formats. A server of the
+/// operator's table needs files of any format. A user's worker handles the URL itself.
+enum class ModelUse { kUsersWorker, kServer, kAnyServer };
 
 /// Exactly one member is set. Problems: ModelNotFound; ModelAmbiguous (both groups have the name);
-/// DigestMissing (our server needs sha256 for a URL); SignatureRefused (of an archive that Varda
+/// DigestMissing (a server needs sha256 for a URL); SignatureRefused (of an archive that Varda
 /// fetches); ModelUnsupported. ModelUnsupported means a model without files; for our server also a
 /// format other than onnx, or a Model with a path.
 struct ModelResolution {

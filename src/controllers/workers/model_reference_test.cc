@@ -146,6 +146,63 @@ TEST(ModelReference, InferenceModelWithoutChosenModelIsNotFound) {
   EXPECT_EQ(found.model->url, "http://f/4.tgz");
 }
 
+// A server pinned the digest. A user's worker keeps the URL that it would have without the server.
+TEST(ModelReference, PinnedDigestIsForServersOnly) {
+  const auto change = [](api::SednaModel& model) {
+    model.spec.sha256 = "";
+    model.status.pinned = api::PinnedFile{model.spec.url, "", kDigest, 4711, ""};
+  };
+  for (const ModelUse use : {ModelUse::kServer, ModelUse::kAnyServer}) {
+    const ModelResolution found = resolve(change, use);
+    ASSERT_TRUE(found.model) << found.problem->message;
+    EXPECT_EQ(found.model->version, kDigest.substr(0, 12));
+    ASSERT_NE(found.model->archive(), nullptr);
+    EXPECT_EQ(found.model->archive()->sha256, kDigest);
+  }
+  EXPECT_FALSE(resolve(change, ModelUse::kUsersWorker).model->fetched());
+  const auto none = [](api::SednaModel& model) { model.spec.sha256 = ""; };
+  EXPECT_EQ(resolve(none, ModelUse::kAnyServer).problem->reason, "DigestMissing");
+}
+
+TEST(ModelReference, OnlyOurServerLimitsTheFormat) {
+  const auto change = [](api::SednaModel& model) { model.spec.format = "triton"; };
+  EXPECT_EQ(resolve(change, ModelUse::kServer).problem->reason, "ModelUnsupported");
+  EXPECT_TRUE(resolve(change, ModelUse::kAnyServer).model);
+  const auto suffix = [](api::SednaModel& model) { model.spec.format = "caffemodel"; };
+  EXPECT_EQ(resolve(suffix, ModelUse::kServer).model->framework, "caffe");
+}
+
+// The signature of a chosen Model is for the Model's name, and its InferenceModel may serve it
+// under another name.
+TEST(ModelReference, ModelChosenByModelRefIsNotCheckedUnderAnotherName) {
+  auto model = std::make_shared<api::InferenceModel>();
+  model->metadata.name = "line";
+  model->spec.model_name = "digits";
+  model->spec.framework_type = "onnx";
+  api::ManifestEntry entry;
+  entry.version = "4";
+  entry.download_url = "http://f/4.tgz";
+  entry.sha256sum = kDigest;
+  entry.signature = std::string(86, 'A') + "==";
+  model->spec.model_ref.emplace().name = "best";
+  api::ChosenModel& chosen = model->status.model_ref.emplace();
+  chosen.name = "best";
+  chosen.version = "4";
+  chosen.versions = {entry};
+  api::ModelReference reference;
+  reference.name = "line";
+  const auto keys =
+      hosting::ModelKeys::parse("11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=").value();
+  const ModelResolution found = resolve_model(reference, {{}, model, keys}, ModelUse::kServer);
+  ASSERT_TRUE(found.model) << found.problem->message;
+  EXPECT_EQ(found.model->archives.size(), 1u);
+  model->spec.model_ref.reset();
+  model->spec.manifest = {entry};
+  model->spec.target_version = "4";
+  EXPECT_EQ(resolve_model(reference, {{}, model, keys}, ModelUse::kServer).problem->reason,
+            "SignatureRefused");
+}
+
 TEST(ModelReference, InferenceModelWithInvalidVersionIsUnsupported) {
   auto model = std::make_shared<api::InferenceModel>();
   model->metadata.name = "digits";
