@@ -61,7 +61,7 @@ class TwoModels(unittest.TestCase):
 
         self.varda.varda('scale', 'inferencemodel/digits-big', '--replicas', '0')
         self.varda.varda('wait', 'inferencemodel/digits-big', '--for=jsonpath={.status.readyReplicas}=0', '--timeout=120s')
-        self.assertEqual(infer(decide, hard)['parameters'], {'tier': 'edge', 'fallback': True})
+        m.wait_until('the small model answers alone', lambda: infer(decide, hard)['parameters'] == {'tier': 'edge', 'fallback': True})
 
 
 if __name__ == '__main__':

@@ -416,6 +416,65 @@ TEST_F(JointCluster, ReferencedModelReplacesChildOnceItServes) {
       << "told before the other one went";
 }
 
+TEST_F(JointCluster, EdgeInferenceModelAsLaterTierIsAskedWhereItServes) {
+  add_world();
+  add_node("edge1");
+  add_agent("edge1");
+  post(kInferenceModels, R"(
+apiVersion: ai.kubeedge.io/v1alpha1
+kind: InferenceModel
+metadata: {name: line}
+spec:
+  modelName: parts
+  deployToLayer: edge
+  frameworkType: onnx
+  nodeName: edge1
+  servingPort: 8085
+  targetVersion: "1"
+  manifest:
+  - {version: "1", downloadURL: "http://files/1.tgz", sha256sum: ")" +
+                             std::string(64, '8') + R"("}
+  - {version: "2", downloadURL: "http://files/2.tgz", sha256sum: ")" +
+                             std::string(64, '9') + R"("}
+)");
+  post(kServices, R"(
+apiVersion: sedna.io/v1alpha1
+kind: JointInferenceService
+metadata: {name: digits}
+spec:
+  tiers:
+  - {name: edge, model: {name: small}, nodeName: edge0, policy: {name: CrossEntropy}}
+  - {name: room, model: {name: line, kind: InferenceModel}, nodeName: edge1}
+)");
+  const auto serves = [&](const std::string& version) {
+    patch_status(kEdgeNodes + "/edge1", "{models: [{key: default/line, exposed: '" + version +
+                                            "', versions: [{version: '" + version +
+                                            "', state: Ready}], serving: {version: '" + version +
+                                            "', state: Ready}}]}");
+  };
+  ASSERT_TRUE(eventually([&] { return condition("CloudReady").starts_with("False"); }));
+  serves("1");
+  ASSERT_TRUE(eventually([&] { return exists(kPods + "/line"); }));
+  run_pod("line", "edge1");
+  ASSERT_TRUE(eventually([&] { return cloud_url() == "http://127.9.1.1:8085"; }))
+      << codec::write_json(status());
+  EXPECT_EQ(work().at("joint/tiers/1/model").as_string(), "parts");
+  EXPECT_EQ(condition("CloudReady"), "True Serving");
+  EXPECT_EQ(get(kInferenceModels)["items"].size(), 1u) << "no child loads the archive again";
+  // A new version changes nothing for the first tier.
+  const std::string pod = get(kPods + "/line").at("metadata/uid").as_string();
+  patch(kInferenceModels + "/line", "{spec: {targetVersion: '2'}}");
+  serves("2");
+  ASSERT_TRUE(eventually([&] { return status().at("tiers/1/version").as_string() == "2"; }))
+      << codec::write_json(status());
+  EXPECT_EQ(cloud_url(), "http://127.9.1.1:8085");
+  EXPECT_EQ(get(kPods + "/line").at("metadata/uid").as_string(), pod);
+  // The user's InferenceModel is not the service's to delete, and its end has a reason.
+  api_.remove(kInferenceModels + "/line");
+  EXPECT_TRUE(eventually([&] { return condition("CloudReady") == "False ModelNotFound"; }))
+      << condition("CloudReady");
+}
+
 TEST_F(JointCluster, WorkersSwitchBetweenBuiltInServersAndUserPods) {
   add_world();
   add_service();
