@@ -214,6 +214,9 @@ ModelChoice choose_best(const InferenceModel& model, const World& world,
   for (const Candidate& one : candidates) {
     Serving serving = servable_of(*one.model, model, world, options);
     if (serving.problem) {
+      // The former archive of the chosen Model still serves, and the problem may pass: the digest
+      // of a new file is being read.
+      if (is_chosen(*one.model, model)) return last_choice(model, std::move(*serving.problem));
       if (!problem) problem = std::move(serving.problem);
       continue;
     }
