@@ -1,4 +1,5 @@
-"""docs/guides/two-models-and-a-pod.md: two InferenceModels, and a Pod of the user that asks them."""
+"""Two InferenceModels, asked by a Pod of the user (docs/guides/two-models-and-a-pod.md) or by a
+JointInferenceService."""
 import json, pathlib, shutil, sys, tempfile, unittest, urllib.error, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -29,14 +30,18 @@ class TwoModels(unittest.TestCase):
             self.varda.show_logs()
         self.varda.close()
 
-    def test_pod_asks_the_big_model_if_the_small_one_is_unsure(self):
+    def serve_two_models(self, *flags):
+        """Starts a machine with the InferenceModels of the guide; returns {'small': URL, 'big': URL}."""
         models = (JOINT / 'two-models.yaml').read_text()
         for name in ['small', 'big']:
             self.assertIn(m.pack(self.varda, name, self.work / ('digits-%s.tar.gz' % name)), models)
-        self.varda.up('--image', 'decide:1=%s %s' % (sys.executable, DECIDE))
+        self.varda.up(*flags)
         models = models.replace('http://127.0.0.1:8000', self.files.url('').rstrip('/')).replace('8091', str(m.free_port()))
         self.varda.kubectl('create', '-f', '-', input=models)
-        url = {name: self.varda.ready('digits-' + name)['status']['url'] for name in ['small', 'big']}
+        return {name: self.varda.ready('digits-' + name)['status']['url'] for name in ['small', 'big']}
+
+    def test_pod_asks_the_big_model_if_the_small_one_is_unsure(self):
+        url = self.serve_two_models('--image', 'decide:1=%s %s' % (sys.executable, DECIDE))
         pod = (JOINT / 'decide-pod.yaml').read_text().replace('URL_OF_SMALL', url['small']).replace('URL_OF_BIG', url['big'])
         port = m.free_port()
         self.varda.varda('apply', '-f', '-', input=pod.replace('8092', str(port)))
@@ -62,6 +67,28 @@ class TwoModels(unittest.TestCase):
         self.varda.varda('scale', 'inferencemodel/digits-big', '--replicas', '0')
         self.varda.varda('wait', 'inferencemodel/digits-big', '--for=jsonpath={.status.readyReplicas}=0', '--timeout=120s')
         m.wait_until('the small model answers alone', lambda: infer(decide, hard)['parameters'] == {'tier': 'edge', 'fallback': True})
+
+    def test_joint_service_asks_models_that_serve_already(self):
+        url = self.serve_two_models()
+        # The edge node asks itself: the later tier is the InferenceModel of the same node.
+        self.varda.varda('apply', '-f', '-', input=json.dumps({
+            'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'digits'}, 'spec': {'tiers': [
+                {'name': 'first', 'nodeName': 'edge0', 'model': {'name': 'digits-big'}, 'policy': {'name': 'AlwaysCloud'}},
+                {'name': 'line', 'nodeName': 'edge0', 'model': {'name': 'digits-small', 'kind': 'InferenceModel'}}]}}))
+        self.varda.varda('wait', 'jis/digits', '--for=condition=Ready', '--timeout=120s')
+        service = self.varda.get('jis', 'digits')['status']
+        self.assertEqual([tier['url'] for tier in service['tiers']], [service['url'], url['small']])
+        self.assertEqual({one['metadata']['name'] for one in self.varda.get('inferencemodels')['items']}, {'digits-small', 'digits-big'})
+        hard = (JOINT / 'request.json').read_bytes()
+        answer = infer(service['url'], hard)
+        self.assertEqual((answer['parameters']['tier'], answer['outputs']), ('line', infer(url['small'], hard)['outputs']))
+        answer_of_big = infer(url['big'], hard)['outputs']
+        # The first tier has its own copy of the big model, so the InferenceModel may stop.
+        self.varda.varda('scale', 'inferencemodel/digits-big', '--replicas', '0')
+        self.varda.varda('wait', 'inferencemodel/digits-big', '--for=jsonpath={.status.readyReplicas}=0', '--timeout=120s')
+        request = urllib.request.Request(service['url'] + '/v2/models/digits/versions/1/infer', data=hard)
+        with m.DIRECT.open(request, timeout=m.seconds(60)) as reply:
+            self.assertEqual(json.load(reply)['outputs'], answer_of_big)
 
 
 if __name__ == '__main__':
