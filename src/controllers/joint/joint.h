@@ -20,7 +20,7 @@ std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
 inline constexpr const char* kByModel = "model";
 std::vector<std::string> index_by_model(const api::JointInferenceService& service);
 
-/// The references of tiers that our servers run. A user's worker loads its model itself.
+/// References to Models of tiers that our servers run. A user's worker loads its model itself.
 std::vector<api::ModelReference> served_models(const api::JointInferenceService& service);
 
 }  // namespace varda::controllers::joint

@@ -65,7 +65,8 @@ std::vector<Tier> tiers_of(const api::JointInferenceService& service) {
 std::vector<api::ModelReference> served_models(const api::JointInferenceService& service) {
   std::vector<api::ModelReference> references;
   for (const Tier& tier : tiers_of(service)) {
-    if (!tier.has_template()) references.push_back(*tier.model);
+    if (!tier.has_template() && tier.model->kind != api::ModelReference::kInferenceModel)
+      references.push_back(*tier.model);
   }
   return references;
 }

@@ -105,7 +105,6 @@ ModelResolution of_inference_model(const api::InferenceModel& referred, ModelUse
   out.url = entry->download_url;
   out.signature = entry->signature;
   out.archives = hosting::archives_of(model, keys);
-  out.serving_url = model.status.url;
   return {std::move(out), {}};
 }
 

@@ -39,7 +39,6 @@ struct ResolvedModel {
   std::vector<api::EdgeModelVersion> archives;
   std::string signature;    // of `version`, as in the object; "": none
   std::string path;         // set if the url is a path, which is not mounted; else ""
-  std::string serving_url;  // address of a served InferenceModel; else ""
 
   bool fetched() const { return !archives.empty(); }
   const api::EdgeModelVersion* archive() const;  // of `version`, or null
