@@ -40,6 +40,13 @@ class BodyReceiver {
   /// Takes the next bytes. A response refuses the rest of the body. Other connections wait
   /// meanwhile, so a write to a file's cache is the most this may do.
   virtual std::optional<Response> write(std::string_view bytes) = 0;
+  /// False: the connection reads no more of the body until it is woken. Bytes that were read before
+  /// still come, at most 256 KiB.
+  virtual bool ready() { return true; }
+  /// Called once, before the first write. After ready() returned false, the receiver calls `wake`
+  /// when ready() would return true or a write would fail. From any thread; `wake` never calls
+  /// back.
+  virtual void on_ready(std::function<void()> /*wake*/) {}
   /// The body is complete. Must not block; `respond` may be called later, from any thread.
   virtual void finish(Responder respond) = 0;
 };

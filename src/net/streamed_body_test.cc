@@ -1,5 +1,6 @@
 #include <atomic>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "base/mutex.h"
 #include "base/testing/eventually.h"
@@ -24,6 +25,16 @@ struct Uploads {
   std::atomic<std::size_t> bytes{0}, largest_piece{0};
   std::atomic<int> finished{0}, destroyed{0};
   std::size_t bytes_max = SIZE_MAX;
+  std::atomic<std::size_t> full_at{SIZE_MAX};  // receivers are full from this number of bytes on
+  std::chrono::milliseconds body_window{10000};
+  Mutex mutex;
+  std::function<void()> wake GUARDED_BY(mutex);
+
+  void resume() {
+    full_at = SIZE_MAX;
+    const MutexLock lock(mutex);
+    wake();
+  }
 
   class Receiver final : public BodyReceiver {
    public:
@@ -33,6 +44,11 @@ struct Uploads {
       uploads_.largest_piece = std::max<std::size_t>(uploads_.largest_piece, bytes.size());
       if ((uploads_.bytes += bytes.size()) > uploads_.bytes_max) return answer(507, "full");
       return std::nullopt;
+    }
+    bool ready() override { return uploads_.bytes < uploads_.full_at; }
+    void on_ready(std::function<void()> wake) override {
+      const MutexLock lock(uploads_.mutex);
+      uploads_.wake = std::move(wake);
     }
     void finish(Responder respond) override {
       ++uploads_.finished;
@@ -46,6 +62,7 @@ struct Uploads {
   std::unique_ptr<Server> serve() {
     Server::Options options;
     options.body_bytes_max = SIZE_MAX;
+    options.body_window = body_window;
     options.body_bytes_max_of = [](std::string_view, std::string_view) { return std::size_t{16}; };
     options.receive = [this](const Request& head) -> Reception {
       if (head.path() == "/closed") return {.receiver = nullptr, .refusal = answer(403, "closed")};
@@ -130,6 +147,24 @@ TEST(StreamedBody, LostClientEndsTheReceiverWithoutFinish) {
   }
   EXPECT_TRUE(eventually([&] { return uploads.destroyed == 1; }));
   EXPECT_EQ(uploads.finished, 0);
+}
+
+TEST(StreamedBody, FullReceiverStopsTheBodyAndItsTime) {
+  Uploads uploads;
+  uploads.full_at = 100'000;
+  uploads.body_window = 50ms;
+  const auto server = uploads.serve();
+  RawSocket socket(server->port());
+  constexpr std::size_t kBytes = 32 << 20;  // more than the kernel's buffers
+  std::jthread client([&] { socket.write(put("/upload", kBytes) + std::string(kBytes, 'x')); });
+  ASSERT_TRUE(eventually([&] { return uploads.bytes >= 100'000u; }));
+  const SteadyTime later = system_clock().now() + 4 * uploads.body_window;
+  ASSERT_TRUE(eventually([&] { return system_clock().now() > later; }));
+  EXPECT_LE(uploads.bytes, 100'000u + (256 << 10));
+  EXPECT_EQ(uploads.destroyed, 0);
+  uploads.resume();
+  client.join();
+  EXPECT_NE(socket.read_until("33554432").find("HTTP/1.1 201"), std::string::npos);
 }
 
 }  // namespace streamed_body_test

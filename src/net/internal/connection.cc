@@ -73,6 +73,8 @@ std::optional<SteadyTime> Connection::waiting_since() const {
     case Phase::kWriting:
     case Phase::kStreaming:
       return write_blocked_ ? std::optional(waiting_since_) : std::nullopt;
+    case Phase::kBody:
+      return receiver_full() ? std::nullopt : std::optional(waiting_since_);
     default:
       return waiting_since_;
   }
@@ -201,7 +203,12 @@ void Connection::handshake() {
   }
 }
 
+bool Connection::receiver_full() const {
+  return phase_ == Phase::kBody && receiver_ && !receiver_->ready();
+}
+
 bool Connection::paused() const {
+  if (receiver_full()) return true;
   return phase_ != Phase::kIdle && phase_ != Phase::kHeader && phase_ != Phase::kBody &&
          in_.size() >= kReadAheadMax;
 }
@@ -252,6 +259,8 @@ void Connection::on_readable() {
 void Connection::read_on() {
   if (phase_ == Phase::kClosed || peer_closed_) return;
   if (!paused()) return watch_->want_read();
+  // The body's time stands still; wake() starts a new window.
+  if (phase_ == Phase::kBody) deadline_ = SteadyTime::max();
   if (on_disconnect_) watch_->want_broken();
 }
 
@@ -374,6 +383,12 @@ bool Connection::choose_receiver() {
     return false;
   }
   receiver_ = std::move(chosen.receiver);
+  if (!receiver_) return true;
+  receiver_wake_ = std::make_shared<StreamWake>();
+  receiver_wake_->mailbox = loop_.mailbox();
+  receiver_wake_->connection = id_;
+  receiver_wake_->request = request_;
+  receiver_->on_ready([wake = receiver_wake_] { (*wake)(); });
   return true;
 }
 
@@ -392,6 +407,12 @@ void Connection::receive_body() {
   if (refusal) refuse(std::move(*refusal));
 }
 
+void Connection::end_receiver() {
+  receiver_.reset();
+  receiver_wake_.reset();
+  received_ = 0;
+}
+
 void Connection::dispatch() {
   if (held_ > 0 && !loop_.state().bodies.complete(place())) return refuse_body();
   Message& message = parser_->message();
@@ -405,7 +426,7 @@ void Connection::dispatch() {
   close_after_ = !parser_->keep_alive();
   parser_->reset();
   const std::unique_ptr<BodyReceiver> receiver = std::move(receiver_);
-  received_ = 0;
+  end_receiver();
   phase_ = Phase::kHandling;
   deadline_ = SteadyTime::max();
   const std::uint64_t number = ++request_;
@@ -487,8 +508,7 @@ void Connection::refuse(Response response) {
   in_.clear();
   // Until its end, the connection holds no body that counts nowhere.
   std::string().swap(parser_->message().body);
-  receiver_.reset();
-  received_ = 0;
+  end_receiver();
   begin_response(std::move(response));
 }
 
@@ -568,6 +588,12 @@ void Connection::begin_response(Response response) {
 }
 
 void Connection::wake(std::uint64_t request) {
+  if (phase_ == Phase::kBody && receiver_wake_ && request == request_) {
+    receiver_wake_->pending.store(false);
+    if (receiver_full()) return;
+    begin_body_window();
+    return on_readable();
+  }
   if (phase_ != Phase::kStreaming || request != request_) return;
   stream_wake_->pending.store(false);
   pump_stream();
@@ -742,7 +768,7 @@ void Connection::close() {
   deadline_ = SteadyTime::max();
   body_stream_.reset();
   stream_wake_.reset();
-  receiver_.reset();
+  end_receiver();
   stream_.reset();
   watch_.reset();
   loop_.bury(id_);

@@ -76,6 +76,7 @@ class Connection final : public Reactor::Listener {
   bool choose_receiver();
   /// Passes the bytes so far to the receiver.
   void receive_body();
+  void end_receiver();
   std::size_t body_bytes() const { return received_ + parser_->message().body.size(); }
   void begin_response(Response response);
   void pump_stream();
@@ -88,6 +89,8 @@ class Connection final : public Reactor::Listener {
   void read_on();
   void linger();
   bool paused() const;
+  /// The body waits for its receiver, not for the client.
+  bool receiver_full() const;
   void expire_in(std::chrono::milliseconds timeout);
   /// From now on the server waits for its client.
   void wait_from_now();
@@ -114,10 +117,11 @@ class Connection final : public Reactor::Listener {
   std::size_t window_bytes_ = 0;            // bytes of this body at the start of its body_window
   std::size_t body_bytes_max_ = 0;          // limit for the request being read
   std::unique_ptr<BodyReceiver> receiver_;  // of the request being read
-  std::size_t received_ = 0;                // bytes that the receiver has taken
-  SteadyTime shaken_at_;                    // time of the last handshake progress
-  bool shaking_ = true;                     // counts as a running handshake
-  bool has_place_ = false;                  // counts among the connections of its name
+  std::shared_ptr<StreamWake> receiver_wake_;
+  std::size_t received_ = 0;  // bytes that the receiver has taken
+  SteadyTime shaken_at_;      // time of the last handshake progress
+  bool shaking_ = true;       // counts as a running handshake
+  bool has_place_ = false;    // counts among the connections of its name
 
   std::string in_;             // bytes read and not used yet
   std::uint64_t request_ = 0;  // number of the current request
