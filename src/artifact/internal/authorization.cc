@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "artifact/internal/aws_signature.h"
 #include "artifact/internal/http_date.h"
+#include "artifact/s3.h"
 #include "codec/digest.h"
 #include "net/ip.h"
 
 namespace varda::artifact {
 namespace {
-
-constexpr std::string_view kDefaultRegion = "us-east-1";
 
 class Fixed final : public Authorization {
  public:
@@ -25,17 +23,14 @@ class Fixed final : public Authorization {
 class S3 final : public Authorization {
  public:
   S3(const net::Url& address, const Credentials& credentials, const Clock& clock)
-      : path_(address.target),
-        key_{credentials.access_key_id, credentials.secret_access_key, credentials.session_token,
-             credentials.region.empty() ? std::string(kDefaultRegion) : credentials.region},
-        clock_(clock) {
+      : target_(address.target), key_(aws_key(credentials)), clock_(clock) {
     host_ = address.origin();
     host_.erase(0, host_.find("://") + 3);
   }
 
   void add(net::ClientRequest& request) override {
     request.headers.set("Host", host_);
-    aws_sign(request, host_, path_, key_, clock_.wall() + ahead_);
+    aws_sign(request, host_, target_, key_, clock_.wall() + ahead_);
   }
 
   // RequestTimeTooSkewed: S3 refuses clocks that differ by more than fifteen minutes.
@@ -49,7 +44,7 @@ class S3 final : public Authorization {
 
  private:
   std::string host_;
-  const std::string path_;
+  const std::string target_;
   const AwsKey key_;
   const Clock& clock_;
   WallTime::duration ahead_{0};  // by this much the server's clock is ahead
@@ -114,28 +109,6 @@ std::unique_ptr<Authorization> http_authorization(const Credentials& credentials
   if (credentials.username.empty()) return nullptr;
   return std::make_unique<Fixed>("Basic " +
                                  codec::base64(credentials.username + ":" + credentials.password));
-}
-
-Result<net::Url> s3_address(const net::Url& url, const Credentials& credentials) {
-  if (url.host.empty() || url.port != 0 || !url.user.empty())
-    return Error(Code::kInvalid, "an s3 URL is s3://BUCKET/KEY");
-  if (url.target.find('?') != std::string::npos)
-    return Error(Code::kInvalid, "an s3 URL has no query; write ? as %3F");
-  TRY(const std::string key, net::percent_decode(std::string_view(url.target).substr(1)));
-  if (key.empty()) return Error(Code::kInvalid, "an s3 URL is s3://BUCKET/KEY");
-  const std::string region =
-      credentials.region.empty() ? std::string(kDefaultRegion) : credentials.region;
-  const bool own_host = credentials.endpoint.empty() && url.host.find('.') == std::string::npos;
-  std::string endpoint = credentials.endpoint;
-  // AWS's wildcard certificate does not cover bucket names with dots.
-  if (endpoint.empty())
-    endpoint = "https://" + (own_host ? url.host + "." : std::string()) + "s3." + region +
-               ".amazonaws.com";
-  TRY(net::Url address, net::Url::parse(endpoint).context("AWS_ENDPOINT_URL"));
-  if (address.scheme != "http" && address.scheme != "https")
-    return Error(Code::kInvalid, "AWS_ENDPOINT_URL: must be an http or https URL");
-  address.target = (own_host ? "/" : "/" + url.host + "/") + aws_encode_path(key);
-  return address;
 }
 
 std::unique_ptr<Authorization> s3_authorization(const net::Url& address,

@@ -32,9 +32,6 @@ Sending sending_of(const Credentials& credentials, const net::Url& url, const st
 /// Bearer token (RFC 6750) or user and password (RFC 7617); null: neither is set.
 std::unique_ptr<Authorization> http_authorization(const Credentials& credentials);
 
-/// The HTTP address of an s3 URL. kInvalid: no bucket, no key, or an endpoint that is not an http
-/// or https URL.
-Result<net::Url> s3_address(const net::Url& url, const Credentials& credentials);
 /// Signs requests to `address`; null: the credentials have no key, as for public buckets. If the
 /// server refuses the time of a wrong clock, the server's time is used. `clock` outlives it.
 std::unique_ptr<Authorization> s3_authorization(const net::Url& address,

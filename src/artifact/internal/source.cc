@@ -5,6 +5,7 @@
 
 #include "artifact/internal/authorization.h"
 #include "artifact/internal/http_source.h"
+#include "artifact/s3.h"
 #include "base/text.h"
 #include "net/url.h"
 

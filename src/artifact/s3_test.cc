@@ -1,5 +1,5 @@
 // Checks the worked examples published with the specifications.
-#include "artifact/internal/aws_signature.h"
+#include "artifact/s3.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "codec/digest.h"
 
 namespace varda::artifact {
-namespace aws_signature_test {
+namespace s3_test {
 
 const WallTime kThen = std::chrono::sys_days(std::chrono::year(2013) / 5 / 24);
 const AwsKey kKey{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "",
@@ -39,6 +39,20 @@ TEST(AwsSignature, SignatureMatchesTheGetObjectExample) {
   EXPECT_EQ(request.headers.find("X-Amz-Date"), "20130524T000000Z");
 }
 
+// "Example: GET Bucket (List Objects)" and "Example: GET Bucket Lifecycle" of the same page.
+TEST(AwsSignature, SignaturesOfQueriesMatchTheExamples) {
+  const auto signature = [](const std::string& target) {
+    net::ClientRequest request;
+    aws_sign(request, "examplebucket.s3.amazonaws.com", target, kKey, kThen);
+    const std::string text(request.headers.find("Authorization").value());
+    return text.substr(text.rfind('=') + 1);
+  };
+  EXPECT_EQ(signature("/?max-keys=2&prefix=J"),
+            "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
+  EXPECT_EQ(signature("/?lifecycle="),
+            "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543");
+}
+
 TEST(AwsSignature, SignatureCoversEveryRequestPart) {
   const auto signature = [](auto change) {
     net::ClientRequest request;
@@ -59,6 +73,8 @@ TEST(AwsSignature, SignatureCoversEveryRequestPart) {
               r.headers.set("If-Range", "\"a\"");
             }));
   EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) { r.method = "HEAD"; }));
+  EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) { r.body = "x"; }));
+  EXPECT_NE(plain, signature([](auto&, auto&, auto&, auto& path, auto&) { path += "?a="; }));
   EXPECT_NE(plain,
             signature([](auto&, auto& key, auto&, auto&, auto&) { key.session_token = "t"; }));
   EXPECT_NE(plain,
@@ -286,5 +302,5 @@ TEST(Credentials, CredentialsAreSentOnlyToNamedServers) {
   EXPECT_EQ(kind(aws, "s3://bucket/m"), Kind::kSent) << "the Secret itself names that server";
 }
 
-}  // namespace aws_signature_test
+}  // namespace s3_test
 }  // namespace varda::artifact

@@ -1,4 +1,4 @@
-#include "artifact/internal/aws_signature.h"
+#include "artifact/s3.h"
 
 #include <algorithm>
 #include <ctime>
@@ -8,6 +8,12 @@
 
 namespace varda::artifact {
 namespace {
+
+constexpr std::string_view kDefaultRegion = "us-east-1";
+
+std::string region_of(const Credentials& credentials) {
+  return credentials.region.empty() ? std::string(kDefaultRegion) : credentials.region;
+}
 
 std::string_view bytes_of(const codec::Sha256& digest) {
   return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
@@ -46,7 +52,14 @@ std::string hmac_sha256(std::string_view key, std::string_view text) {
   return std::string(bytes_of(codec::Sha256::of(outer)));
 }
 
-void aws_sign(net::ClientRequest& request, std::string_view host, std::string_view path,
+AwsKey aws_key(const Credentials& credentials) {
+  return {.id = credentials.access_key_id,
+          .secret = credentials.secret_access_key,
+          .session_token = credentials.session_token,
+          .region = region_of(credentials)};
+}
+
+void aws_sign(net::ClientRequest& request, std::string_view host, std::string_view target,
               const AwsKey& key, WallTime now) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
   std::tm utc{};
@@ -54,7 +67,10 @@ void aws_sign(net::ClientRequest& request, std::string_view host, std::string_vi
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
   const std::string date(stamp, 8), time(stamp);
-  const std::string payload = codec::Sha256::of("").hex();
+  const std::string payload = codec::Sha256::of(request.body).hex();
+  const std::size_t mark = std::min(target.find('?'), target.size());
+  const std::string path(target.substr(0, mark));
+  const std::string query(target.substr(std::min(mark + 1, target.size())));
 
   request.headers.set("X-Amz-Date", time);
   request.headers.set("X-Amz-Content-Sha256", payload);
@@ -74,7 +90,7 @@ void aws_sign(net::ClientRequest& request, std::string_view host, std::string_vi
     names += (names.empty() ? "" : ";") + name;
   }
   const std::string canonical =
-      request.method + "\n" + std::string(path) + "\n\n" + headers + "\n" + names + "\n" + payload;
+      request.method + "\n" + path + "\n" + query + "\n" + headers + "\n" + names + "\n" + payload;
   const std::string scope = date + "/" + key.region + "/s3/aws4_request";
   const std::string to_sign =
       "AWS4-HMAC-SHA256\n" + time + "\n" + scope + "\n" + codec::Sha256::of(canonical).hex();
@@ -85,6 +101,26 @@ void aws_sign(net::ClientRequest& request, std::string_view host, std::string_vi
   request.headers.set("Authorization", "AWS4-HMAC-SHA256 Credential=" + key.id + "/" + scope +
                                            ",SignedHeaders=" + names + ",Signature=" +
                                            codec::hex(hmac_sha256(signing, to_sign)));
+}
+
+Result<net::Url> s3_address(const net::Url& url, const Credentials& credentials) {
+  if (url.host.empty() || url.port != 0 || !url.user.empty())
+    return Error(Code::kInvalid, "an s3 URL is s3://BUCKET/KEY");
+  if (url.target.find('?') != std::string::npos)
+    return Error(Code::kInvalid, "an s3 URL has no query; write ? as %3F");
+  TRY(const std::string key, net::percent_decode(std::string_view(url.target).substr(1)));
+  if (key.empty()) return Error(Code::kInvalid, "an s3 URL is s3://BUCKET/KEY");
+  const bool own_host = credentials.endpoint.empty() && url.host.find('.') == std::string::npos;
+  std::string endpoint = credentials.endpoint;
+  // AWS's wildcard certificate does not cover bucket names with dots.
+  if (endpoint.empty())
+    endpoint = "https://" + (own_host ? url.host + "." : std::string()) + "s3." +
+               region_of(credentials) + ".amazonaws.com";
+  TRY(net::Url address, net::Url::parse(endpoint).context("AWS_ENDPOINT_URL"));
+  if (address.scheme != "http" && address.scheme != "https")
+    return Error(Code::kInvalid, "AWS_ENDPOINT_URL: must be an http or https URL");
+  address.target = (own_host ? "/" : "/" + url.host + "/") + aws_encode_path(key);
+  return address;
 }
 
 }  // namespace varda::artifact
