@@ -16,7 +16,7 @@ using os::FileInfo;
 using os::FileKind;
 using os::Path;
 
-constexpr std::size_t kPieceBytes = 256u << 10;
+constexpr std::size_t kBodyPieceBytes = 256u << 10;
 constexpr int kLinksMax = 40;
 
 net::Response refuse(int status, const std::string& why) {
@@ -28,11 +28,12 @@ net::Response refuse(int status, const std::string& why) {
 /// A range of a file. A file truncated meanwhile ends early; the client notices by the length.
 class Piece final : public net::BodyStream {
  public:
-  Piece(std::unique_ptr<os::File> file, std::uint64_t length)
+  Piece(std::shared_ptr<os::File> file, std::uint64_t length)
       : file_(std::move(file)), left_(length) {}
   std::optional<std::string> read() override {
     if (left_ == 0) return std::nullopt;
-    auto bytes = file_->read(static_cast<std::size_t>(std::min<std::uint64_t>(left_, kPieceBytes)));
+    auto bytes =
+        file_->read(static_cast<std::size_t>(std::min<std::uint64_t>(left_, kBodyPieceBytes)));
     if (!bytes.ok() || bytes->empty()) return std::nullopt;
     left_ -= bytes->size();
     return std::move(bytes).value();
@@ -40,7 +41,7 @@ class Piece final : public net::BodyStream {
   void on_ready(std::function<void()>) override {}
 
  private:
-  const std::unique_ptr<os::File> file_;
+  const std::shared_ptr<os::File> file_;
   std::uint64_t left_;
 };
 
@@ -186,14 +187,23 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
     return out;
   }
 
-  return serve_content({.file = std::move(*file),
-                        .size_bytes = *size,
+  return serve_content({.size_bytes = *size,
                         .tag = entity_tag(place->info),
-                        .modified = place->info.modified},
+                        .modified = place->info.modified,
+                        .open = bytes_of_file(std::move(*file))},
                        request);
 }
 
-net::Response serve_content(Content content, const net::Request& request) {
+OpenBytes bytes_of_file(std::unique_ptr<os::File> file) {
+  return
+      [file = std::shared_ptr<os::File>(std::move(file))](
+          std::uint64_t first, std::uint64_t length) -> Result<std::unique_ptr<net::BodyStream>> {
+        TRY_VOID(file->seek(first));
+        return std::unique_ptr<net::BodyStream>(std::make_unique<Piece>(file, length));
+      };
+}
+
+net::Response serve_content(const Content& content, const net::Request& request) {
   const std::uint64_t size = content.size_bytes;
   const std::string& tag = content.tag;
   const std::string modified = write_http_date(content.modified);
@@ -228,9 +238,9 @@ net::Response serve_content(Content content, const net::Request& request) {
   out.headers.add("Content-Type", "application/octet-stream");
   out.headers.add("Content-Length", std::to_string(length));
   if (request.method == "HEAD") return out;
-  if (const Status sought = content.file->seek(range.first); !sought.ok())
-    return refuse(500, "it cannot be read here");
-  out.stream = std::make_unique<Piece>(std::move(content.file), length);
+  auto stream = content.open(range.first, length);
+  if (!stream.ok()) return refuse(500, "the bytes cannot be read");
+  out.stream = std::move(*stream);
   return out;
 }
 

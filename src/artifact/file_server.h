@@ -8,10 +8,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "base/clock.h"
+#include "base/result.h"
 #include "net/http.h"
 #include "os/file_system.h"
 
@@ -21,13 +23,19 @@ namespace varda::artifact {
 /// a real directory, not a link; `fs` outlives the response. Thread-safe.
 net::Response serve_file(os::FileSystem& fs, const os::Path& root, const net::Request& request);
 
+/// Opens the bytes [first, first + length).
+using OpenBytes = std::function<Result<std::unique_ptr<net::BodyStream>>(std::uint64_t first,
+                                                                         std::uint64_t length)>;
+/// Opens the bytes of an open file, once.
+OpenBytes bytes_of_file(std::unique_ptr<os::File> file);
+
 struct Content {
-  std::unique_ptr<os::File> file;
   std::uint64_t size_bytes = 0;
   std::string tag;  // the ETag, quoted
   WallTime modified;
+  OpenBytes open;  // called at most once
 };
-/// Answers a GET or HEAD with an open file: ranges and conditions as serve_file().
-net::Response serve_content(Content content, const net::Request& request);
+/// Answers a GET or HEAD: ranges and conditions as serve_file().
+net::Response serve_content(const Content& content, const net::Request& request);
 
 }  // namespace varda::artifact

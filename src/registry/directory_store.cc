@@ -395,10 +395,10 @@ net::Response DirectoryStore::serve(const Sha256& digest, const net::Request& re
     return {.status = 404,
             .headers = {{"Content-Type", "text/plain; charset=utf-8"}},
             .body = file.error().message() + "\n"};
-  return artifact::serve_content({.file = std::move(*file),
-                                  .size_bytes = (*blob)->size_bytes,
+  return artifact::serve_content({.size_bytes = (*blob)->size_bytes,
                                   .tag = "\"sha256:" + digest.hex() + "\"",
-                                  .modified = (*blob)->created},
+                                  .modified = (*blob)->created,
+                                  .open = artifact::bytes_of_file(std::move(*file))},
                                  request);
 }
 
