@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -36,9 +37,13 @@ class BlobUpload {
   /// Quick enough for an I/O thread. kConflict: a newer piece of the same blob took over.
   /// kExhausted: the disk is full. kInvalid: more bytes than the piece has.
   virtual Status write(std::string_view bytes) = 0;
+  /// As net::BodyReceiver: false while the store cannot take more bytes.
+  virtual bool ready() { return true; }
+  virtual void on_ready(std::function<void()> /*wake*/) {}
   enum class State { kPartial, kStored };
-  /// Makes the piece durable; after the last byte of the blob also verifies and publishes it.
-  /// Blocks. kCorrupt: the digest differs, and the upload is gone. kConflict: as write().
+  /// Makes the bytes before offset() durable; after the last byte of the blob also verifies and
+  /// publishes it. Blocks. kCorrupt: the digest differs, and the upload is gone. kConflict: as
+  /// write().
   virtual Result<State> finish() = 0;
 };
 
@@ -56,7 +61,8 @@ class BlobStore {
   virtual std::optional<std::uint64_t> offset(const codec::Sha256& digest) = 0;
   /// Quick enough for an I/O thread. Takes over from a running upload of the same blob.
   /// kAlreadyExists: the blob is stored. kConflict: the piece begins after offset(). kExhausted:
-  /// the quota. kUnavailable: too many uploads run, or the last piece is being verified.
+  /// the quota. kUnavailable: too many uploads run, or the last piece is being verified. kInvalid:
+  /// this store cannot keep such a piece.
   virtual Result<std::unique_ptr<BlobUpload>> begin(const Piece& piece) = 0;
   /// Answers a GET or HEAD of a stored blob; 404 otherwise.
   virtual net::Response serve(const codec::Sha256& digest, const net::Request& request) = 0;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/text.h"
+#include "registry/quota.h"
 
 namespace varda::registry {
 namespace {
@@ -72,7 +73,6 @@ class DirectoryStore final : public BlobStore {
     return uploads() / (digest.hex() + "-" + std::to_string(upload.total));
   }
   Result<std::optional<BlobInfo>> stored(const Sha256& digest) REQUIRES(mutex_);
-  Status check_room(std::uint64_t total) REQUIRES(mutex_);
   Usage count() REQUIRES(mutex_);
   /// Ends the upload and removes its file. If the disk refuses, the upload stays with no bytes.
   Status drop(const Sha256& digest) REQUIRES(mutex_);
@@ -210,22 +210,6 @@ Usage DirectoryStore::usage() {
   return count();
 }
 
-Status DirectoryStore::check_room(std::uint64_t total) {
-  if (unfinished_.size() >= options_.unfinished_max)
-    return Error(Code::kExhausted, std::to_string(unfinished_.size()) +
-                                       " uploads are unfinished; finish or delete some");
-  if (options_.quota_bytes == 0) return {};
-  const Usage used = count();
-  const std::uint64_t taken = used.stored_bytes + used.reserved_bytes;
-  if (taken <= options_.quota_bytes && total <= options_.quota_bytes - taken) return {};
-  return Error(Code::kExhausted,
-               "the blob has " + std::to_string(total) + " bytes, but of the quota of " +
-                   std::to_string(options_.quota_bytes) + " bytes, stored blobs use " +
-                   std::to_string(used.stored_bytes) + " and unfinished uploads " +
-                   std::to_string(used.reserved_bytes) +
-                   "; delete versions or unfinished uploads, or raise --quota");
-}
-
 Result<std::unique_ptr<BlobUpload>> DirectoryStore::begin(const Piece& piece) {
   const MutexLock lock(mutex_);
   TRY(const auto blob, stored(piece.digest));
@@ -247,7 +231,9 @@ Result<std::unique_ptr<BlobUpload>> DirectoryStore::begin(const Piece& piece) {
                  std::to_string(running) + " uploads run at the same time; try again");
   std::shared_ptr<Unfinished> upload;
   if (at == unfinished_.end()) {
-    TRY_VOID(check_room(piece.total));
+    TRY_VOID(check_room(count(),
+                        {.bytes = options_.quota_bytes, .unfinished_max = options_.unfinished_max},
+                        piece.total));
     upload = std::make_shared<Unfinished>(piece.total);
   } else {
     upload = at->second;

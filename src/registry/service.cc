@@ -129,6 +129,8 @@ class Service::Receiver final : public net::BodyReceiver {
       service_.received_bytes_->add(static_cast<double>(bytes.size()));
     return std::nullopt;
   }
+  bool ready() override { return upload_->ready(); }
+  void on_ready(std::function<void()> wake) override { upload_->on_ready(std::move(wake)); }
   void finish(net::Responder respond) override {
     service_.pool_.wrap([&service = service_, upload = upload_, digest = digest_](const Request&) {
       return service.finish(*upload, digest);
@@ -149,7 +151,7 @@ class Service::Ignore final : public net::BodyReceiver {
   void finish(net::Responder respond) override { respond(json(200, Json::object())); }
 };
 
-Service::Service(BlobStore& blobs, Versions& versions, const Options& options)
+Service::Service(BlobStore& blobs, VersionStore& versions, const Options& options)
     : blobs_(blobs),
       versions_(versions),
       options_(options),

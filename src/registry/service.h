@@ -26,7 +26,7 @@ class Service {
     metrics::Registry* metrics = nullptr;
   };
   /// `blobs`, `versions` and the metrics outlive the service.
-  Service(BlobStore& blobs, Versions& versions, const Options& options);
+  Service(BlobStore& blobs, VersionStore& versions, const Options& options);
 
   /// Limits and streaming of bodies; the caller adds the address and TLS.
   net::Server::Options server_options();
@@ -57,10 +57,10 @@ class Service {
   bool allowed(const net::Request& request) const;
 
   BlobStore& blobs_;
-  Versions& versions_;
+  VersionStore& versions_;
   const Options options_;
-  // Held over disk calls, so that no version names a blob that is removed meanwhile. Downloads and
-  // uploads do not take this mutex.
+  // Held over calls of the stores, so that no version names a blob that is removed meanwhile.
+  // Downloads and uploads do not take this mutex.
   Mutex changes_;
 
   metrics::Counter* stored_ = nullptr;

@@ -8,7 +8,7 @@ namespace varda::registry {
 namespace {
 
 constexpr std::string_view kEnding = ".json";
-constexpr std::size_t kStoredBytesMax = 256 << 10;
+constexpr std::size_t kFileBytesMax = 256 << 10;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Result<Version> Versions::get(const VersionKey& key) {
   const os::Path path = path_of(key);
   TRY(const auto info, fs_.stat(path));
   if (!info) return Error(Code::kNotFound, "there is no such version");
-  TRY(const std::string text, os::read_file(fs_, path, kStoredBytesMax));
+  TRY(const std::string text, os::read_file(fs_, path, kFileBytesMax));
   const auto json = codec::parse_json(text);
   auto version = json.ok() ? Version::from_json(*json) : Result<Version>(json.error());
   if (!version.ok()) return Error(Code::kCorrupt, path.string() + ": " + version.error().message());

@@ -1,4 +1,4 @@
-// Versions of models as documents: ROOT/models/NAMESPACE/NAME/VERSION.json.
+// Versions of models as documents.
 #pragma once
 
 #include <set>
@@ -11,28 +11,42 @@
 
 namespace varda::registry {
 
-/// Not thread-safe. `fs` outlives this.
-class Versions {
+/// Not thread-safe.
+class VersionStore {
+ public:
+  virtual ~VersionStore() = default;
+  /// kNotFound: no such version. kCorrupt: the stored document is damaged.
+  virtual Result<Version> get(const VersionKey& key) = 0;
+  /// Durable on return.
+  virtual Status put(const VersionKey& key, const Version& version) = 0;
+  /// kNotFound: no such version.
+  virtual Status remove(const VersionKey& key) = 0;
+
+  /// Models after `after` in order of namespace and name; without versions in the keys.
+  virtual Result<std::vector<VersionKey>> models(const VersionKey& after, std::size_t limit) = 0;
+  /// Versions of a model, in byte order of their names.
+  virtual Result<std::vector<std::pair<std::string, Version>>> list(const VersionKey& model,
+                                                                    const std::string& after,
+                                                                    std::size_t limit) = 0;
+  /// Every digest that a version names. Fails rather than miss one.
+  virtual Result<std::set<codec::Sha256>> references() = 0;
+};
+
+/// In files: ROOT/models/NAMESPACE/NAME/VERSION.json. `fs` outlives this.
+class Versions final : public VersionStore {
  public:
   Versions(os::FileSystem& fs, os::Path root) : fs_(fs), root_(std::move(root)) {}
   /// Creates ROOT/models and removes what a crash left.
   Status open();
 
-  /// kNotFound: no such version. kCorrupt: the file on the disk is damaged.
-  Result<Version> get(const VersionKey& key);
-  /// Durable on return.
-  Status put(const VersionKey& key, const Version& version);
-  /// kNotFound: no such version.
-  Status remove(const VersionKey& key);
-
-  /// Models after `after` in order of namespace and name; without versions in the keys.
-  Result<std::vector<VersionKey>> models(const VersionKey& after, std::size_t limit);
-  /// Versions of a model, in byte order of their names.
+  Result<Version> get(const VersionKey& key) override;
+  Status put(const VersionKey& key, const Version& version) override;
+  Status remove(const VersionKey& key) override;
+  Result<std::vector<VersionKey>> models(const VersionKey& after, std::size_t limit) override;
   Result<std::vector<std::pair<std::string, Version>>> list(const VersionKey& model,
                                                             const std::string& after,
-                                                            std::size_t limit);
-  /// Every digest that a version names. Fails rather than miss one.
-  Result<std::set<codec::Sha256>> references();
+                                                            std::size_t limit) override;
+  Result<std::set<codec::Sha256>> references() override;
 
  private:
   os::Path models_path() const { return root_ / "models"; }

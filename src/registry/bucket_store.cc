@@ -1,0 +1,790 @@
+#include "registry/bucket_store.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "artifact/file_server.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/text.h"
+#include "net/server.h"
+#include "registry/quota.h"
+
+namespace varda::registry {
+namespace {
+
+using codec::Sha256;
+using State = BlobUpload::State;
+
+// A sender holds one part in memory.
+constexpr std::size_t kSenders = 4, kReaders = 4;
+constexpr std::uint64_t kReadBytes = 1 << 20;     // of one request for a download
+constexpr std::uint64_t kStreamBytes = 64 << 10;  // for one write to a connection
+// A connection may pass this much after ready() returned false.
+constexpr std::uint64_t kSlackBytes = 512 << 10;
+constexpr std::string_view kBlobs = "blobs/", kUploads = "uploads/";
+
+std::string blob_key(const Sha256& digest) { return std::string(kBlobs) + digest.hex(); }
+
+std::string record_key(const Sha256& digest, std::uint64_t total) {
+  return std::string(kUploads) + digest.hex() + "-" + std::to_string(total);
+}
+
+Error another_writer() {
+  return {Code::kConflict, "another request continues the upload of this blob"};
+}
+
+Error busy_upload() {
+  return {Code::kUnavailable, "the upload of this blob is being verified or removed; try again"};
+}
+
+Error start_over() {
+  return {Code::kUnavailable, "the bucket lost the upload; it must start over"};
+}
+
+/// Runs `work` on a thread of the pool, or else `refused` here.
+void submit(net::HandlerPool& pool, std::function<void()> work, std::function<void()> refused) {
+  pool.wrap([work = std::move(work)](const net::Request&) {
+    work();
+    return net::Response{};
+  })(net::Request(), net::Responder([refused = std::move(refused)](const net::Response& response) {
+       if (response.status != 200) refused();
+     }));
+}
+
+/// An unfinished upload. The store takes its own mutex first.
+struct BucketPending {
+  BucketPending(const Sha256& sha, std::uint64_t total_bytes) : digest(sha), total(total_bytes) {}
+
+  /// A part of the current piece can be sent.
+  bool due(std::uint64_t part_bytes) const REQUIRES(mutex) {
+    return !failure && end > held && (end == total || end - held >= part_bytes);
+  }
+
+  const Sha256 digest;
+  const std::uint64_t total;
+  Mutex mutex;
+  CondVar changed_state;
+  std::uint64_t held GUARDED_BY(mutex) = 0;    // bytes in the bucket: whole parts
+  std::uint64_t writer GUARDED_BY(mutex) = 0;  // the number of the piece that may write
+  bool writing GUARDED_BY(mutex) = false;      // that piece is alive
+  bool finishing GUARDED_BY(mutex) = false;    // no other piece may take over
+  bool sending GUARDED_BY(mutex) = false;      // a part is on its way to the bucket
+  WallTime changed GUARDED_BY(mutex) = {};
+  // The spool of the current piece: the bytes [held, end), at their offset from `begin` modulo the
+  // spool's size.
+  std::shared_ptr<os::File> spool GUARDED_BY(mutex);
+  std::uint64_t begin GUARDED_BY(mutex) = 0, end GUARDED_BY(mutex) = 0;
+  std::optional<Error> failure GUARDED_BY(mutex);
+  std::function<void()> wake GUARDED_BY(mutex);
+
+  // These belong to the thread that set `sending`, or else to the thread that set `finishing`.
+  std::string id;  // of the multipart upload; "": not begun
+  std::vector<BucketPart> parts;
+  // Covers the bytes [0, hashed). Null after a restart.
+  std::unique_ptr<codec::Sha256Stream> hash = std::make_unique<codec::Sha256Stream>();
+  std::uint64_t hashed = 0;
+  bool complete = false;  // the object exists in the bucket
+  bool verified = false;  // its bytes have the digest
+};
+
+/// Reads an object by ranges while it is sent, one range ahead.
+class BucketStream final : public net::BodyStream {
+ public:
+  struct Source {
+    Context ctx;
+    Bucket& bucket;
+    net::HandlerPool& readers;
+    std::string key;
+  };
+  BucketStream(Source source, std::string begin, std::uint64_t next, std::uint64_t end)
+      : state_(std::make_shared<Shared>(std::move(source), std::move(begin), next, end)) {}
+
+  std::optional<std::string> read() override {
+    const MutexLock lock(state_->mutex);
+    if (state_->used == state_->bytes.size()) {
+      state_->bytes = std::exchange(state_->ahead, {});
+      state_->used = 0;
+    }
+    std::string out = state_->bytes.substr(state_->used, kStreamBytes);
+    state_->used += out.size();
+    const bool more = !state_->failed && state_->next < state_->end;
+    if (!state_->loading && state_->ahead.empty() && more) {
+      state_->loading = true;
+      load(state_);
+    }
+    if (out.empty() && !state_->loading) return std::nullopt;
+    return out;
+  }
+  void on_ready(std::function<void()> wake) override {
+    const MutexLock lock(state_->mutex);
+    state_->wake = std::move(wake);
+  }
+
+ private:
+  struct Shared {
+    Shared(Source from, std::string first, std::uint64_t next_byte, std::uint64_t end_byte)
+        : source(std::move(from)), end(end_byte), bytes(std::move(first)), next(next_byte) {}
+    const Source source;
+    const std::uint64_t end;
+    Mutex mutex;
+    std::string bytes GUARDED_BY(mutex);
+    std::size_t used GUARDED_BY(mutex) = 0;  // of `bytes`
+    std::string ahead GUARDED_BY(mutex);
+    std::uint64_t next GUARDED_BY(mutex);  // the first byte that is not requested
+    bool loading GUARDED_BY(mutex) = false;
+    bool failed GUARDED_BY(mutex) = false;
+    std::function<void()> wake GUARDED_BY(mutex);
+  };
+
+  static void load(const std::shared_ptr<Shared>& state) REQUIRES(state->mutex) {
+    const std::uint64_t first = state->next;
+    const std::uint64_t length = std::min(kReadBytes, state->end - first);
+    state->next += length;
+    submit(
+        state->source.readers,
+        [state, first, length] {
+          const Source& source = state->source;
+          auto bytes = source.bucket.get(source.ctx, source.key, first, length);
+          const bool good = bytes.ok() && bytes->size() == length;
+          if (!good) log::warn("download from the bucket broke", {{"key", source.key}});
+          loaded(*state, good ? std::move(*bytes) : std::string());
+        },
+        [state] { loaded(*state, ""); });
+  }
+  /// Empty: the request failed. The stream then ends before its length, and the client continues.
+  static void loaded(Shared& state, const std::string& bytes) EXCLUDES(state.mutex) {
+    std::function<void()> wake;
+    {
+      const MutexLock lock(state.mutex);
+      state.loading = false;
+      state.failed = bytes.empty();
+      state.ahead = bytes;
+      wake = state.wake;
+    }
+    if (wake) wake();
+  }
+
+  const std::shared_ptr<Shared> state_;
+};
+
+class BucketStore final : public BlobStore {
+ public:
+  BucketStore(const Context& ctx, BucketStoreOptions options, Bucket& bucket, os::FileSystem& fs)
+      : ctx_(ctx), options_(std::move(options)), bucket_(bucket), fs_(fs) {}
+
+  Status prepare() EXCLUDES(mutex_);
+  Result<std::optional<BlobInfo>> find(const Sha256& digest) override EXCLUDES(mutex_);
+  std::optional<std::uint64_t> offset(const Sha256& digest) override EXCLUDES(mutex_);
+  Result<std::unique_ptr<BlobUpload>> begin(const Piece& piece) override EXCLUDES(mutex_);
+  net::Response serve(const Sha256& digest, const net::Request& request) override EXCLUDES(mutex_);
+  Status remove(const Sha256& digest) override EXCLUDES(mutex_);
+  Result<std::vector<BlobInfo>> list(const std::optional<Sha256>& after, std::size_t limit) override
+      EXCLUDES(mutex_);
+  Result<std::size_t> expire_uploads(WallTime unchanged_since) override EXCLUDES(mutex_);
+  Usage usage() override EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return count();
+  }
+
+  // For pieces.
+  std::uint64_t spool_bytes() const { return 2 * options_.part_bytes + kSlackBytes; }
+  /// False: the spool is full.
+  bool has_room(const BucketPending& upload) const REQUIRES(upload.mutex) {
+    return upload.failure || upload.end - upload.held < 2 * options_.part_bytes;
+  }
+  Status spool(BucketPending& upload, std::string_view bytes) const REQUIRES(upload.mutex);
+  /// Sends the next part if it is there and no other part is on its way.
+  void pump(const std::shared_ptr<BucketPending>& upload) REQUIRES(upload->mutex);
+  Result<State> finish(const std::shared_ptr<BucketPending>& upload, std::uint64_t number)
+      EXCLUDES(mutex_);
+
+ private:
+  Usage count() REQUIRES(mutex_);
+  Status resume(const BucketObject& record) REQUIRES(mutex_);
+  Result<std::unique_ptr<os::File>> open_spool() REQUIRES(mutex_);
+  /// Waits until the current part is in the bucket or failed.
+  void send(const std::shared_ptr<BucketPending>& upload);
+  Status send_part(BucketPending& upload, std::uint64_t number, std::uint64_t first,
+                   std::uint64_t length);
+  Result<std::string> read_spool(BucketPending& upload, std::uint64_t number, std::uint64_t first,
+                                 std::uint64_t length) const;
+  /// The bucket has all bytes: makes the object, and checks its digest.
+  Status seal(BucketPending& upload);
+  Result<Sha256> hash_object(const BucketPending& upload);
+  void forget_parts(BucketPending& upload) EXCLUDES(upload.mutex);
+  /// Removes the upload from the bucket, then from memory. The caller has set `finishing`.
+  Status discard(const std::shared_ptr<BucketPending>& upload) EXCLUDES(mutex_);
+
+  const Context ctx_;
+  const BucketStoreOptions options_;
+  Bucket& bucket_;
+  os::FileSystem& fs_;
+  // Never held over requests to the bucket, because I/O threads take it.
+  Mutex mutex_;
+  std::map<Sha256, BlobInfo> blobs_ GUARDED_BY(mutex_);
+  std::set<Sha256> removing_ GUARDED_BY(mutex_);
+  std::map<Sha256, std::shared_ptr<BucketPending>> pending_ GUARDED_BY(mutex_);
+  std::uint64_t stored_bytes_ GUARDED_BY(mutex_) = 0, spools_ GUARDED_BY(mutex_) = 0;
+  // Last, because running work uses the members above.
+  net::HandlerPool senders_{{.threads = kSenders, .queue_max = SIZE_MAX}};
+  net::HandlerPool readers_{{.threads = kReaders, .queue_max = SIZE_MAX}};
+};
+
+class BucketUpload final : public BlobUpload {
+ public:
+  /// `skip`: that many bytes are in the bucket already.
+  BucketUpload(BucketStore& store, std::shared_ptr<BucketPending> upload, std::uint64_t number,
+               std::uint64_t skip, std::uint64_t length)
+      : store_(store), upload_(std::move(upload)), number_(number), skip_(skip), left_(length) {}
+  ~BucketUpload() override {
+    const MutexLock lock(upload_->mutex);
+    if (upload_->writer == number_) upload_->writing = false;
+  }
+
+  Status write(std::string_view bytes) override {
+    const MutexLock lock(upload_->mutex);
+    if (upload_->writer != number_) return another_writer();
+    if (upload_->failure) return *upload_->failure;
+    if (bytes.size() > left_)
+      return Error(Code::kInvalid, "the body is longer than the piece that it announced");
+    left_ -= bytes.size();
+    const std::uint64_t known = std::min<std::uint64_t>(skip_, bytes.size());
+    skip_ -= known;
+    bytes.remove_prefix(known);
+    TRY_VOID(store_.spool(*upload_, bytes));
+    upload_->changed = system_clock().wall();
+    store_.pump(upload_);
+    return {};
+  }
+  bool ready() override {
+    const MutexLock lock(upload_->mutex);
+    return upload_->writer != number_ || store_.has_room(*upload_);
+  }
+  void on_ready(std::function<void()> wake) override {
+    const MutexLock lock(upload_->mutex);
+    if (upload_->writer == number_) upload_->wake = std::move(wake);
+  }
+  Result<State> finish() override {
+    {
+      const MutexLock lock(upload_->mutex);
+      if (upload_->writer != number_) return another_writer();
+      if (left_ > 0) return Error(Code::kInvalid, "the body is shorter than the piece");
+      upload_->finishing = true;
+    }
+    return store_.finish(upload_, number_);
+  }
+
+ private:
+  BucketStore& store_;
+  const std::shared_ptr<BucketPending> upload_;
+  const std::uint64_t number_;
+  std::uint64_t skip_, left_;
+};
+
+Status BucketStore::prepare() {
+  TRY_VOID(fs_.remove_all(options_.spool));
+  TRY_VOID(fs_.make_directories(options_.spool, 0700));
+  TRY(const std::vector<BucketObject> objects, bucket_.list(ctx_, std::string(kBlobs)));
+  TRY(const std::vector<BucketObject> records, bucket_.list(ctx_, std::string(kUploads)));
+  const MutexLock lock(mutex_);
+  for (const BucketObject& object : objects) {
+    const auto digest = Sha256::parse(std::string_view(object.key).substr(kBlobs.size()));
+    if (!digest.ok()) continue;
+    blobs_[*digest] = {
+        .digest = *digest, .size_bytes = object.size_bytes, .created = object.modified};
+  }
+  for (const BucketObject& record : records) TRY_VOID(resume(record));
+  for (const auto& [digest, blob] : blobs_) stored_bytes_ += blob.size_bytes;
+  return {};
+}
+
+/// Continues an upload of an earlier process.
+Status BucketStore::resume(const BucketObject& record) {
+  const std::string_view name = std::string_view(record.key).substr(kUploads.size());
+  const std::size_t dash = std::min(name.find('-'), name.size());
+  const auto digest = Sha256::parse(name.substr(0, dash));
+  const auto total = parse_integer<std::uint64_t>(name.substr(std::min(dash + 1, name.size())));
+  if (!digest.ok() || !total || record.size_bytes > kReadBytes) return {};
+  const auto upload = std::make_shared<BucketPending>(*digest, *total);
+  TRY(upload->id, bucket_.get(ctx_, record.key, 0, kReadBytes));
+  if (pending_.contains(*digest)) {  // a second total for the same digest
+    TRY_VOID(bucket_.abort(ctx_, blob_key(*digest), upload->id));
+    return bucket_.remove(ctx_, record.key);
+  }
+  auto parts = bucket_.parts(ctx_, blob_key(*digest), upload->id);
+  const auto blob = blobs_.find(*digest);
+  const bool whole = blob != blobs_.end() && blob->second.size_bytes == *total;
+  if (blob != blobs_.end()) blobs_.erase(blob);
+  if (!parts.ok() && parts.error().code() != Code::kNotFound) return parts.error();
+  if (!parts.ok() && !whole) {
+    // The upload was aborted in the bucket. An object of another size is not this blob.
+    TRY_VOID(bucket_.remove(ctx_, blob_key(*digest)));
+    return bucket_.remove(ctx_, record.key);
+  }
+  upload->hash.reset();
+  const MutexLock lock(upload->mutex);
+  upload->changed = record.modified;
+  if (!parts.ok()) {
+    upload->complete = true;
+    upload->held = *total;
+  } else {
+    for (const BucketPart& part : *parts) {
+      const std::uint64_t due = std::min(options_.part_bytes, *total - upload->held);
+      const auto number = static_cast<std::size_t>(part.number);
+      if (number != upload->parts.size() + 1 || part.size_bytes != due || due == 0) break;
+      upload->held += due;
+      upload->changed = std::max(upload->changed, part.modified);
+      upload->parts.push_back(part);
+    }
+  }
+  pending_[*digest] = upload;
+  return {};
+}
+
+Result<std::optional<BlobInfo>> BucketStore::find(const Sha256& digest) {
+  const MutexLock lock(mutex_);
+  const auto blob = blobs_.find(digest);
+  return blob == blobs_.end() ? std::nullopt : std::optional(blob->second);
+}
+
+std::optional<std::uint64_t> BucketStore::offset(const Sha256& digest) {
+  const MutexLock lock(mutex_);
+  const auto at = pending_.find(digest);
+  if (at == pending_.end()) return std::nullopt;
+  const std::shared_ptr<BucketPending> upload = at->second;
+  const MutexLock upload_lock(upload->mutex);
+  // The last byte always remains to be sent: its piece is the request for verification.
+  return std::min(upload->held, std::max<std::uint64_t>(upload->total, 1) - 1);
+}
+
+Usage BucketStore::count() {
+  Usage out{.stored_bytes = stored_bytes_, .blobs = blobs_.size(), .uploads = pending_.size()};
+  for (const auto& [digest, upload] : pending_) out.reserved_bytes += upload->total;
+  return out;
+}
+
+Result<std::unique_ptr<BlobUpload>> BucketStore::begin(const Piece& piece) {
+  const MutexLock lock(mutex_);
+  if (blobs_.contains(piece.digest))
+    return Error(Code::kAlreadyExists, "the blob is stored already");
+  if (removing_.contains(piece.digest)) return busy_upload();
+  const std::uint64_t largest = BucketPart::kNumberMax * options_.part_bytes;
+  if (piece.total > largest)
+    return Error(Code::kInvalid,
+                 "a blob in a bucket has at most " + std::to_string(largest) + " bytes");
+  std::size_t running = 0;
+  for (const auto& [digest, other] : pending_) {
+    const MutexLock other_lock(other->mutex);
+    if (digest == piece.digest) continue;
+    running += other->writing || other->finishing ? 1 : 0;
+  }
+  if (running >= options_.running_max)
+    return Error(Code::kUnavailable,
+                 std::to_string(running) + " uploads run at the same time; try again");
+  const auto at = pending_.find(piece.digest);
+  std::shared_ptr<BucketPending> upload;
+  if (at == pending_.end()) {
+    TRY_VOID(check_room(count(),
+                        {.bytes = options_.quota_bytes, .unfinished_max = options_.unfinished_max},
+                        piece.total));
+    upload = std::make_shared<BucketPending>(piece.digest, piece.total);
+  } else {
+    upload = at->second;
+  }
+  const MutexLock upload_lock(upload->mutex);
+  if (upload->finishing) return busy_upload();
+  if (upload->total != piece.total) {
+    // A digest has one total, so one of the two is wrong. The newer one gets its chance.
+    upload->finishing = true;
+    // On a reader, because it may wait for a sender.
+    submit(
+        readers_, [this, upload] { (void)discard(upload); }, [] {});
+    return busy_upload();
+  }
+  if (piece.first > upload->held)
+    return Error(Code::kConflict, "the piece begins at " + std::to_string(piece.first) +
+                                      ", but the next missing byte is " +
+                                      std::to_string(upload->held));
+  const std::uint64_t piece_end = piece.first + piece.length;
+  if (piece_end < upload->total && piece_end < upload->held + options_.part_bytes)
+    return Error(Code::kInvalid, "the piece must end the blob or reach byte " +
+                                     std::to_string(upload->held + options_.part_bytes) +
+                                     ", because the bucket takes parts of " +
+                                     std::to_string(options_.part_bytes) + " bytes");
+  TRY(upload->spool, open_spool());
+  if (upload->wake) upload->wake();  // the former piece learns that it is replaced
+  upload->wake = nullptr;
+  ++upload->writer;
+  upload->writing = true;
+  upload->failure.reset();
+  upload->begin = upload->end = upload->held;
+  upload->changed = system_clock().wall();
+  pending_[piece.digest] = upload;
+  return std::unique_ptr<BlobUpload>(std::make_unique<BucketUpload>(
+      *this, upload, upload->writer, upload->held - piece.first, piece.length));
+}
+
+/// A file without a name, so that it ends with its piece.
+Result<std::unique_ptr<os::File>> BucketStore::open_spool() {
+  const os::Path path = options_.spool / std::to_string(++spools_);
+  TRY(std::unique_ptr<os::File> file, fs_.open(path, os::Open::kExclusive, 0600));
+  TRY_VOID(fs_.remove(path));
+  return file;
+}
+
+Status BucketStore::spool(BucketPending& upload, std::string_view bytes) const {
+  if (upload.end - upload.held + bytes.size() > spool_bytes())
+    return Error(Code::kInternal, "the spool of the upload is full");
+  while (!bytes.empty()) {
+    const std::uint64_t at = (upload.end - upload.begin) % spool_bytes();
+    const std::string_view run = bytes.substr(0, spool_bytes() - at);
+    TRY_VOID(upload.spool->seek(at));
+    TRY_VOID(upload.spool->write(run));
+    upload.end += run.size();
+    bytes.remove_prefix(run.size());
+  }
+  return {};
+}
+
+Result<std::string> BucketStore::read_spool(BucketPending& upload, std::uint64_t number,
+                                            std::uint64_t first, std::uint64_t length) const {
+  const MutexLock lock(upload.mutex);
+  if (upload.writer != number) return another_writer();
+  std::string out;
+  out.reserve(length);
+  while (out.size() < length) {
+    const std::uint64_t at = (first + out.size() - upload.begin) % spool_bytes();
+    TRY_VOID(upload.spool->seek(at));
+    TRY(const std::string bytes,
+        upload.spool->read(std::min({length - out.size(), spool_bytes() - at, kReadBytes})));
+    if (bytes.empty()) return Error(Code::kInternal, "the spool of the upload was cut");
+    out += bytes;
+  }
+  return out;
+}
+
+void BucketStore::pump(const std::shared_ptr<BucketPending>& upload) {
+  if (upload->sending || !upload->due(options_.part_bytes)) return;
+  upload->sending = true;
+  submit(
+      senders_, [this, upload] { send(upload); },
+      [upload] {
+        // Only a store that ends refuses work, and then all pieces have ended.
+        log::warn("part not sent", {{"digest", upload->digest.hex()}});
+      });
+}
+
+void BucketStore::send(const std::shared_ptr<BucketPending>& upload) {
+  std::uint64_t number = 0, first = 0, length = 0;
+  {
+    const MutexLock lock(upload->mutex);
+    if (upload->due(options_.part_bytes)) {
+      number = upload->writer;
+      first = upload->held;
+      length = std::min(options_.part_bytes, upload->end - first);
+    }
+  }
+  const Status sent =
+      length > 0 ? send_part(*upload, number, first, length) : Status(another_writer());
+  std::function<void()> wake;
+  {
+    const MutexLock lock(upload->mutex);
+    // A piece that took over sends the part again, so that its own bytes are what counts.
+    if (upload->writer == number && sent.ok()) {
+      upload->held = first + length;
+      upload->changed = system_clock().wall();
+    } else if (upload->writer == number) {
+      upload->failure = sent.error();
+    }
+    if (!sent.ok() && sent.error().code() == Code::kNotFound) {
+      upload->failure = start_over();
+      upload->held = upload->begin = upload->end = 0;
+    }
+    const std::size_t whole = upload->held / options_.part_bytes;
+    if (upload->parts.size() > whole && upload->held < upload->total) upload->parts.resize(whole);
+    upload->sending = false;
+    pump(upload);
+    wake = upload->wake;
+    upload->changed_state.notify_all();
+  }
+  if (wake) wake();
+}
+
+Status BucketStore::send_part(BucketPending& upload, std::uint64_t number, std::uint64_t first,
+                              std::uint64_t length) {
+  TRY(std::string bytes, read_spool(upload, number, first, length));
+  const std::string key = blob_key(upload.digest);
+  bool fresh = true;
+  const Bucket::Body body = [&]() -> Result<std::string> {
+    if (std::exchange(fresh, false)) return std::move(bytes);
+    return read_spool(upload, number, first, length);
+  };
+  if (upload.total <= options_.part_bytes) {
+    if (Sha256::of(bytes) != upload.digest)
+      return Error(Code::kCorrupt, "the " + std::to_string(upload.total) +
+                                       " bytes received have the SHA-256 " +
+                                       Sha256::of(bytes).hex() + "; the upload is removed");
+    TRY_VOID(bucket_.put(ctx_, key, body));
+    upload.complete = upload.verified = true;
+    return {};
+  }
+  if (upload.hash && upload.hashed != first) upload.hash.reset();
+  if (upload.hash) upload.hash->update(bytes);
+  upload.hashed = first + length;
+  if (upload.id.empty()) {
+    TRY(const std::string id, bucket_.begin_upload(ctx_, key));
+    const std::string record = record_key(upload.digest, upload.total);
+    if (const Status kept =
+            bucket_.put(ctx_, record, [&id]() -> Result<std::string> { return id; });
+        !kept.ok()) {
+      (void)bucket_.abort(ctx_, key, id);
+      return kept;
+    }
+    upload.id = id;
+  }
+  auto part = bucket_.put_part(ctx_, key, upload.id,
+                               static_cast<int>(first / options_.part_bytes) + 1, body);
+  if (!part.ok() && part.error().code() == Code::kNotFound) {
+    upload.id.clear();
+    upload.parts.clear();
+    upload.hash = std::make_unique<codec::Sha256Stream>();
+    upload.hashed = 0;
+  }
+  if (!part.ok()) return part.error();
+  part->size_bytes = length;
+  upload.parts.push_back(std::move(*part));
+  return {};
+}
+
+Result<State> BucketStore::finish(const std::shared_ptr<BucketPending>& upload,
+                                  std::uint64_t number) {
+  std::optional<Error> failure;
+  {
+    const MutexLock lock(upload->mutex);
+    while (upload->writer == number && upload->sending) upload->changed_state.wait(upload->mutex);
+    if (upload->writer != number) return another_writer();
+    failure = upload->failure;
+    if (!failure && upload->held < upload->total) {
+      upload->finishing = false;
+      return State::kPartial;
+    }
+  }
+  const Status sealed = failure ? Status(*failure) : seal(*upload);
+  if (sealed.ok()) {
+    const MutexLock lock(mutex_);
+    pending_.erase(upload->digest);
+    blobs_[upload->digest] = {
+        .digest = upload->digest, .size_bytes = upload->total, .created = system_clock().wall()};
+    stored_bytes_ += upload->total;
+    return State::kStored;
+  }
+  if (sealed.error().code() == Code::kCorrupt) {
+    TRY_VOID(discard(upload));
+    return sealed.error();
+  }
+  const MutexLock lock(upload->mutex);
+  upload->finishing = false;
+  return sealed.error();
+}
+
+Result<Sha256> BucketStore::hash_object(const BucketPending& upload) {
+  codec::Sha256Stream stream;
+  for (std::uint64_t at = 0; at < upload.total;) {
+    TRY(const std::string bytes, bucket_.get(ctx_, blob_key(upload.digest), at, kReadBytes));
+    if (bytes.empty()) return Error(Code::kUnavailable, "the object in the bucket is too short");
+    stream.update(bytes);
+    at += bytes.size();
+  }
+  return stream.finish();
+}
+
+void BucketStore::forget_parts(BucketPending& upload) {
+  upload.id.clear();
+  upload.parts.clear();
+  upload.hash = std::make_unique<codec::Sha256Stream>();
+  upload.hashed = 0;
+  const MutexLock lock(upload.mutex);
+  upload.held = upload.begin = upload.end = 0;
+}
+
+Status BucketStore::seal(BucketPending& upload) {
+  const std::string key = blob_key(upload.digest);
+  const auto check = [&upload](const Sha256& found) -> Status {
+    upload.verified = found == upload.digest;
+    if (upload.verified) return {};
+    return Error(Code::kCorrupt, "the " + std::to_string(upload.total) +
+                                     " bytes received have the SHA-256 " + found.hex() +
+                                     "; the upload is removed");
+  };
+  if (upload.hash && upload.hashed == upload.total && !upload.verified) {
+    const auto hash = std::move(upload.hash);
+    TRY_VOID(check(hash->finish()));
+  }
+  if (!upload.complete && upload.total == 0) {
+    TRY_VOID(bucket_.put(ctx_, key, []() -> Result<std::string> { return std::string(); }));
+    upload.complete = true;
+  }
+  if (!upload.complete) {
+    const Status completed = bucket_.complete(ctx_, key, upload.id, upload.parts);
+    if (!completed.ok() && completed.error().code() != Code::kNotFound) return completed;
+    if (!completed.ok()) {
+      // An attempt without an answer may have completed the upload. Else a part is missing.
+      TRY(const auto objects, bucket_.list(ctx_, key));
+      if (objects.size() != 1 || objects[0].size_bytes != upload.total) {
+        (void)bucket_.abort(ctx_, key, upload.id);
+        forget_parts(upload);
+        return start_over();
+      }
+      upload.verified = false;
+    }
+    upload.complete = true;
+  }
+  if (!upload.verified) {
+    TRY(const Sha256 found, hash_object(upload));
+    TRY_VOID(check(found));
+  }
+  if (upload.total <= options_.part_bytes) return {};
+  // From here on the blob is visible, also after a restart.
+  return bucket_.remove(ctx_, record_key(upload.digest, upload.total));
+}
+
+Status BucketStore::discard(const std::shared_ptr<BucketPending>& upload) {
+  std::function<void()> wake;
+  {
+    const MutexLock lock(upload->mutex);
+    ++upload->writer;
+    upload->writing = false;
+    wake = std::exchange(upload->wake, nullptr);
+    while (upload->sending) upload->changed_state.wait(upload->mutex);
+  }
+  if (wake) wake();
+  const std::string key = blob_key(upload->digest);
+  Status removed =
+      upload->id.empty() || upload->complete ? Status() : bucket_.abort(ctx_, key, upload->id);
+  if (removed.ok()) removed = bucket_.remove(ctx_, key);
+  if (removed.ok() && upload->total > options_.part_bytes)
+    removed = bucket_.remove(ctx_, record_key(upload->digest, upload->total));
+  if (!removed.ok()) {
+    const MutexLock lock(upload->mutex);
+    upload->finishing = false;
+    return removed;
+  }
+  const MutexLock lock(mutex_);
+  pending_.erase(upload->digest);
+  return {};
+}
+
+Status BucketStore::remove(const Sha256& digest) {
+  std::shared_ptr<BucketPending> upload;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto blob = blobs_.find(digest); blob != blobs_.end()) {
+      stored_bytes_ -= blob->second.size_bytes;
+      blobs_.erase(blob);
+      removing_.insert(digest);
+    } else if (const auto at = pending_.find(digest); at != pending_.end()) {
+      upload = at->second;
+      const MutexLock upload_lock(upload->mutex);
+      if (upload->finishing) return busy_upload();
+      upload->finishing = true;
+    } else {
+      return Error(Code::kNotFound, "there is no such blob");
+    }
+  }
+  if (upload) return discard(upload);
+  // After a failure nobody knows whether the object exists. It stays invisible until a restart.
+  const Status removed = bucket_.remove(ctx_, blob_key(digest));
+  const MutexLock lock(mutex_);
+  removing_.erase(digest);
+  return removed;
+}
+
+net::Response BucketStore::serve(const Sha256& digest, const net::Request& request) {
+  const auto refuse = [](int status, const std::string& why) {
+    net::Response out{.status = status,
+                      .headers = {{"Content-Type", "text/plain; charset=utf-8"}},
+                      .body = why + "\n"};
+    if (status == 503) out.headers.add("Retry-After", "1");
+    return out;
+  };
+  const auto blob = find(digest);
+  if (!blob.ok() || !*blob) return refuse(404, "there is no such blob");
+  std::optional<Error> failure;
+  const auto open = [&](std::uint64_t first,
+                        std::uint64_t length) -> Result<std::unique_ptr<net::BodyStream>> {
+    const std::string key = blob_key(digest);
+    const std::uint64_t begin = std::min(length, kReadBytes);
+    auto bytes = bucket_.get(ctx_, key, first, begin);
+    if (bytes.ok() && bytes->size() != begin)
+      bytes = Error(Code::kUnavailable, "the object in the bucket is too short");
+    if (!bytes.ok()) {
+      failure = bytes.error();
+      return bytes.error();
+    }
+    return std::unique_ptr<net::BodyStream>(std::make_unique<BucketStream>(
+        BucketStream::Source{.ctx = ctx_, .bucket = bucket_, .readers = readers_, .key = key},
+        std::move(*bytes), first + begin, first + length));
+  };
+  net::Response out = artifact::serve_content({.size_bytes = (*blob)->size_bytes,
+                                               .tag = "\"sha256:" + digest.hex() + "\"",
+                                               .modified = (*blob)->created,
+                                               .open = open},
+                                              request);
+  if (!failure) return out;
+  if (failure->code() != Code::kNotFound) return refuse(503, failure->message());
+  // Somebody removed the object from the bucket. Clients may send it again.
+  const MutexLock lock(mutex_);
+  if (blobs_.erase(digest) > 0) stored_bytes_ -= (*blob)->size_bytes;
+  return refuse(404, "the blob is gone from the bucket");
+}
+
+Result<std::vector<BlobInfo>> BucketStore::list(const std::optional<Sha256>& after,
+                                                std::size_t limit) {
+  const MutexLock lock(mutex_);
+  std::vector<BlobInfo> out;
+  for (auto blob = after ? blobs_.upper_bound(*after) : blobs_.begin();
+       blob != blobs_.end() && out.size() < limit; ++blob)
+    out.push_back(blob->second);
+  return out;
+}
+
+Result<std::size_t> BucketStore::expire_uploads(WallTime unchanged_since) {
+  std::vector<std::shared_ptr<BucketPending>> expired;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [digest, upload] : pending_) {
+      const MutexLock upload_lock(upload->mutex);
+      if (upload->writing || upload->finishing || upload->changed >= unchanged_since) continue;
+      upload->finishing = true;
+      expired.push_back(upload);
+    }
+  }
+  Status first_failure;
+  std::size_t count = 0;
+  for (const auto& upload : expired) {
+    const Status removed = discard(upload);
+    if (!removed.ok()) {
+      if (first_failure.ok()) first_failure = removed;
+      continue;
+    }
+    ++count;
+    log::info("unfinished upload expired", {{"digest", upload->digest.hex()}});
+  }
+  TRY_VOID(first_failure);
+  return count;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BlobStore>> open_bucket_store(const Context& ctx, BucketStoreOptions options,
+                                                     Bucket& bucket, os::FileSystem& fs) {
+  auto store = std::make_unique<BucketStore>(ctx, std::move(options), bucket, fs);
+  TRY_VOID(store->prepare());
+  return std::unique_ptr<BlobStore>(std::move(store));
+}
+
+}  // namespace varda::registry

@@ -1,0 +1,102 @@
+#include "registry/bucket_versions.h"
+
+#include <string_view>
+
+#include "base/text.h"
+
+namespace varda::registry {
+namespace {
+
+constexpr std::string_view kModels = "models/", kJson = ".json";
+constexpr std::size_t kObjectBytesMax = 256 << 10;
+
+std::string object_key(const VersionKey& key) {
+  return std::string(kModels) + key.ns + "/" + key.name + "/" + key.version + std::string(kJson);
+}
+
+/// The reverse of object_key(). Nothing: another object.
+std::optional<VersionKey> version_key(std::string_view key) {
+  if (!key.ends_with(kJson)) return std::nullopt;
+  key.remove_suffix(kJson.size());
+  const auto route = parse_route("/v1/" + std::string(key.substr(0, key.rfind('/'))) + "/versions" +
+                                 std::string(key.substr(key.rfind('/'))));
+  if (!route.ok() || route->kind != Route::Kind::kVersion) return std::nullopt;
+  return route->key;
+}
+
+void add_digests(std::set<codec::Sha256>& out, const Version& version) {
+  out.insert(version.digest);
+  if (version.chunks) out.insert(*version.chunks);
+}
+
+}  // namespace
+
+Status BucketVersions::open() {
+  TRY(const std::vector<BucketObject> objects, bucket_.list(ctx_, std::string(kModels)));
+  for (const BucketObject& object : objects) {
+    const auto key = version_key(object.key);
+    if (!key) continue;
+    TRY(const std::string text, bucket_.get(ctx_, object.key, 0, kObjectBytesMax));
+    const auto json = codec::parse_json(text);
+    auto version = json.ok() ? Version::from_json(*json) : Result<Version>(json.error());
+    if (!version.ok()) return Error(Code::kCorrupt, object.key + ": " + version.error().message());
+    versions_[*key] = std::move(*version);
+  }
+  return {};
+}
+
+Result<Version> BucketVersions::get(const VersionKey& key) {
+  const auto at = versions_.find(key);
+  if (at == versions_.end()) return Error(Code::kNotFound, "there is no such version");
+  return at->second;
+}
+
+Status BucketVersions::put(const VersionKey& key, const Version& version) {
+  const std::string text = codec::write_json(version.to_json()) + "\n";
+  const Status stored =
+      bucket_.put(ctx_, object_key(key), [&text]() -> Result<std::string> { return text; });
+  if (!stored.ok()) {
+    add_digests(doubtful_, version);
+    return stored;
+  }
+  versions_[key] = version;
+  return {};
+}
+
+Status BucketVersions::remove(const VersionKey& key) {
+  const auto at = versions_.find(key);
+  if (at == versions_.end()) return Error(Code::kNotFound, "there is no such version");
+  TRY_VOID(bucket_.remove(ctx_, object_key(key)));
+  versions_.erase(at);
+  return {};
+}
+
+Result<std::vector<VersionKey>> BucketVersions::models(const VersionKey& after, std::size_t limit) {
+  std::vector<VersionKey> out;
+  for (auto at = versions_.lower_bound(after); at != versions_.end() && out.size() < limit; ++at) {
+    VersionKey model{.ns = at->first.ns, .name = at->first.name, .version = ""};
+    if (model.ns == after.ns && model.name == after.name) continue;
+    if (out.empty() || out.back() != model) out.push_back(std::move(model));
+  }
+  return out;
+}
+
+Result<std::vector<std::pair<std::string, Version>>> BucketVersions::list(const VersionKey& model,
+                                                                          const std::string& after,
+                                                                          std::size_t limit) {
+  std::vector<std::pair<std::string, Version>> out;
+  const VersionKey begin{.ns = model.ns, .name = model.name, .version = after};
+  for (auto at = versions_.upper_bound(begin); at != versions_.end() && out.size() < limit; ++at) {
+    if (at->first.ns != model.ns || at->first.name != model.name) break;
+    out.emplace_back(at->first.version, at->second);
+  }
+  return out;
+}
+
+Result<std::set<codec::Sha256>> BucketVersions::references() {
+  std::set<codec::Sha256> out = doubtful_;
+  for (const auto& [key, version] : versions_) add_digests(out, version);
+  return out;
+}
+
+}  // namespace varda::registry
