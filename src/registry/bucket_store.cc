@@ -696,7 +696,7 @@ Status BucketStore::remove(const Sha256& digest) {
     }
   }
   if (upload) return discard(upload);
-  // After a failure nobody knows whether the object exists. It stays invisible until a restart.
+  // After a failure the object may exist or not. It stays invisible until a restart.
   const Status removed = bucket_.remove(ctx_, blob_key(digest));
   const MutexLock lock(mutex_);
   removing_.erase(digest);
@@ -736,7 +736,7 @@ net::Response BucketStore::serve(const Sha256& digest, const net::Request& reque
                                               request);
   if (!failure) return out;
   if (failure->code() != Code::kNotFound) return refuse(503, failure->message());
-  // Somebody removed the object from the bucket. Clients may send it again.
+  // Another program removed the object from the bucket. Clients may send it again.
   const MutexLock lock(mutex_);
   if (blobs_.erase(digest) > 0) stored_bytes_ -= (*blob)->size_bytes;
   return refuse(404, "the blob is gone from the bucket");

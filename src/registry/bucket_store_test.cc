@@ -118,7 +118,7 @@ TEST(BucketStore, LargeBlobIsVisibleAfterItsLastPiece) {
   Process process(s3);
   const std::string bytes = noise(5500, 1);
   const Sha256 digest = Sha256::of(bytes);
-  // The bytes behind the last whole part are dropped, and the offset tells the client.
+  // The bytes behind the last whole part are dropped, and the client sees the offset.
   EXPECT_EQ(process.send(bytes, 0, 3300).value(), State::kPartial);
   EXPECT_EQ(process.store->offset(digest), 3000u);
   EXPECT_FALSE(process.store->find(digest).value());
@@ -240,7 +240,7 @@ TEST(BucketStore, RangesAndConditionsAreServed) {
   s3.fail_at(1, MemoryS3::Fault::kBefore, true);
   EXPECT_EQ(later.get(digest).status, 503);
   s3.heal();
-  // Clients may send an object again that somebody removed from the bucket.
+  // Clients may send an object again that another program removed from the bucket.
   s3.remove_object("edge/a b/blobs/" + digest.hex());
   EXPECT_EQ(later.get(digest).status, 404);
   EXPECT_FALSE(later.store->find(digest).value());

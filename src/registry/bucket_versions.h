@@ -34,7 +34,7 @@ class BucketVersions final : public VersionStore {
   const Context ctx_;
   Bucket& bucket_;
   std::map<VersionKey, Version> versions_;
-  // After a failed request nobody knows the object's state, so what it named stays referenced.
+  // Named by documents whose creation failed without a clear answer, so they may exist.
   std::set<codec::Sha256> doubtful_;
 };
 

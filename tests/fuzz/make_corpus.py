@@ -557,6 +557,17 @@ def registry_requests():
     seed('open', '/v1/models', 'bytes 5-/9', {'digest': digest, 'lineage': [1]})
 
 
+def bucket_answers():
+    seed = lambda name, text: put('bucket_answers', name, '<?xml version="1.0"?>\n' + text)
+    item = '<Contents><Key>edge/blobs/0&amp;1</Key><LastModified>2026-03-01T10:00:00.000Z</LastModified><Size>7</Size></Contents>'
+    seed('listing', '<ListBucketResult><IsTruncated>false</IsTruncated>%s%s</ListBucketResult>' % (item, item))
+    seed('first_page', '<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>a&quot;</NextContinuationToken>%s</ListBucketResult>' % item)
+    part = '<Part><PartNumber>%d</PartNumber><LastModified>2026-03-01T10:00:00Z</LastModified><ETag>&quot;a%d&quot;</ETag><Size>5</Size></Part>'
+    seed('parts', '<ListPartsResult><IsTruncated>true</IsTruncated>%s%s</ListPartsResult>' % (part % (1, 1), part % (10000, 2)))
+    seed('upload', '<InitiateMultipartUploadResult><UploadId>a+/=</UploadId></InitiateMultipartUploadResult>')
+    seed('error', '<Error><Code>NoSuchUpload</Code></Error>')
+
+
 def artifact_answers():
     put('artifact_answers', 'date', 'd' + lines('Sun, 06 Nov 1994 08:49:37 GMT', 'Sun, 06 Nov 1994 08:49:07 GMT'))
     put('artifact_answers', 'leap', 'd' + lines('Thu, 29 Feb 2024 23:59:60 GMT', ''))
@@ -692,7 +703,7 @@ def main():
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, graph_defs, enrolment_answers, chunk_lists, registry_requests):
+                 model_directories, model_files, graph_defs, enrolment_answers, chunk_lists, registry_requests, bucket_answers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
