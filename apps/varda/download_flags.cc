@@ -141,29 +141,29 @@ Result<net::ClientOptions> download_client_options(const DownloadFlags& flags) {
   return options;
 }
 
-artifact::Outcome<artifact::Credentials> DirectoryCredentials::read(const Context&,
-                                                                    const std::string& directory) {
-  using artifact::Failure;
-  using artifact::Reason;
-  artifact::SecretFacts facts;  // a mounted Secret shows neither its type nor its annotations
+Result<std::map<std::string, std::string>> read_secret_directory(const std::string& directory) {
+  std::map<std::string, std::string> keys;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     std::error_code unknown;  // a dangling link is no key
     if (name.starts_with('.') || !entry->is_regular_file(unknown)) continue;
-    auto text = read_small_file(entry->path());
-    if (!text.ok()) return Failure{Reason::kCredentialsMissing, text.error()};
-    facts.keys.emplace(name, std::move(*text));
+    TRY(std::string text, read_small_file(entry->path()));
+    keys.emplace(name, std::move(text));
   }
-  if (error)
-    return Failure{Reason::kCredentialsMissing,
-                   Error(Code::kNotFound, directory + ": " + error.message())};
+  if (error) return Error(Code::kNotFound, directory + ": " + error.message());
   // An optional Secret that does not exist is an empty directory.
-  if (facts.keys.empty())
-    return Failure{Reason::kCredentialsMissing,
-                   Error(Code::kNotFound, directory + ": there is no such Secret")};
-  return artifact::credentials_of(directory, facts);
+  if (keys.empty()) return Error(Code::kNotFound, directory + ": there is no such Secret");
+  return keys;
+}
+
+artifact::Outcome<artifact::Credentials> DirectoryCredentials::read(const Context&,
+                                                                    const std::string& directory) {
+  const auto keys = read_secret_directory(directory);
+  if (!keys.ok()) return artifact::Failure{artifact::Reason::kCredentialsMissing, keys.error()};
+  // A mounted Secret shows neither its type nor its annotations.
+  return artifact::credentials_of(directory, {.keys = *keys});
 }
 
 }  // namespace varda::app

@@ -39,6 +39,9 @@ std::map<std::string, std::string> proxy_environment();
 /// flag or the variable and contains no secret.
 Result<net::ClientOptions> download_client_options(const DownloadFlags& flags);
 
+/// The files of a directory that holds a Secret as a pod mounts it, by name.
+Result<std::map<std::string, std::string>> read_secret_directory(const std::string& directory);
+
 /// Credentials from a directory that holds a Secret as a pod mounts it: one file for each key.
 class DirectoryCredentials final : public artifact::CredentialReader {
  public:

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <stop_token>
 
 #include "admin.h"
 #include "base/log.h"
@@ -13,8 +14,8 @@
 #include "net/browser_guard.h"
 #include "net/server.h"
 #include "os/file_system.h"
-#include "registry/directory_store.h"
 #include "registry/service.h"
+#include "registry_storage.h"
 #include "resolved_file.h"
 
 namespace varda::app {
@@ -23,9 +24,12 @@ namespace {
 struct RegistryFlags {
   std::string data_dir, listen = "127.0.0.1:8090", admin = "127.0.0.1:8091";
   std::string tls_cert, tls_key, token_file, quota, grace = "24h";
+  std::string s3, s3_endpoint, s3_credentials_dir;
 };
 
 constexpr std::chrono::seconds kRegistryDrain{20};
+// Finishing an upload in a bucket waits for the network, not for a processor.
+constexpr std::size_t kBucketThreads = 32;
 constexpr std::chrono::milliseconds kCollectEvery = std::chrono::minutes(10);
 
 Result<std::string> read_flag_file(const std::string& file, const char* flag) {
@@ -95,16 +99,23 @@ Status serve_registry(const Context& ctx, const Globals& globals, const Registry
   }
   TRY(std::optional<net::TlsServer> tls, registry_tls(flags));
 
-  os::FileSystem& fs = os::real_file_system();
-  TRY_VOID(fs.make_directories(root, 0755));
-  TRY(const auto lock, os::FileLock::acquire(root / "lock"));
-  TRY(const auto store, registry::open_directory_store({.root = root, .quota_bytes = quota}, fs)
-                            .context(root.string()));
-  registry::Versions versions(fs, root);
-  TRY_VOID(versions.open().context(root.string()));
+  if (flags.s3.empty() && (!flags.s3_endpoint.empty() || !flags.s3_credentials_dir.empty()))
+    return Error(Code::kInvalid, "--s3-endpoint and --s3-credentials-dir need --s3");
+  if (!flags.s3.empty()) options.threads = kBucketThreads;
+
+  TRY_VOID(os::real_file_system().make_directories(root, 0755));
   metrics::Registry registry;
+  std::stop_source drained;  // requests in flight still need the bucket while the server drains
+  TRY(const RegistryStorage storage,
+      RegistryStorage::open(Context(drained.get_token()),
+                            {.root = root,
+                             .quota_bytes = quota,
+                             .s3 = flags.s3,
+                             .s3_endpoint = flags.s3_endpoint,
+                             .credentials_dir = flags.s3_credentials_dir},
+                            registry));
   options.metrics = &registry;
-  registry::Service service(*store, versions, options);
+  registry::Service service(*storage.blobs, *storage.versions, options);
 
   const net::BrowserGuard guard{.listen = flags.listen, .cors_origins = {}};
   net::Server::Options listen = service.server_options();
@@ -128,6 +139,7 @@ Status serve_registry(const Context& ctx, const Globals& globals, const Registry
   log::info("stopping");
   server->drain();
   server->stop(kRegistryDrain);
+  drained.request_stop();
   return {};
 }
 
@@ -139,8 +151,18 @@ void add_registry_command(Program program) {
   const auto flags = std::make_shared<RegistryFlags>();
   CLI::App* command = program.daemon(
       "registry", "store models, datasets and results by digest; uploads continue after a cut");
-  command->add_option("--data-dir", flags->data_dir, "directory of the registry; created")
+  command
+      ->add_option("--data-dir", flags->data_dir,
+                   "directory of the registry, with --s3 only for bytes on their way; created")
       ->required();
+  command->add_option("--s3", flags->s3,
+                      "s3://BUCKET or s3://BUCKET/PREFIX, which stores everything; one registry "
+                      "may use it at a time");
+  command->add_option("--s3-endpoint", flags->s3_endpoint,
+                      "URL of the S3 server; default: AWS_ENDPOINT_URL of the credentials, or AWS");
+  command->add_option("--s3-credentials-dir", flags->s3_credentials_dir,
+                      "directory of a mounted Secret with AWS_ACCESS_KEY_ID and "
+                      "AWS_SECRET_ACCESS_KEY; default: requests are not signed");
   command
       ->add_option("--listen", flags->listen,
                    "address and port; port 0: a free one, which is printed")
