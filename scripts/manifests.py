@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the generated files below deploy/: crds/kustomization.yaml, which lists the CRDs, and
-varda.yaml, the single file of an installation: kustomize/default rendered by Debian's kubectl.
+"""Writes the generated files below deploy/: crds/kustomization.yaml, which lists the CRDs, and the
+directories of kustomize/ that are rendered by Debian's kubectl. varda.yaml is an installation, and
+registry.yaml a registry for models on a volume.
 `--check` writes no file and fails if one is out of date.
 """
 import os, pathlib, subprocess, sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
-CRDS, ALL = ROOT / 'deploy/crds/kustomization.yaml', ROOT / 'deploy/varda.yaml'
+CRDS = ROOT / 'deploy/crds/kustomization.yaml'
+RENDERED = {'varda.yaml': 'default', 'registry.yaml': 'artifact-registry-volume'}  # below deploy/, below deploy/kustomize/
 
 
 def crds():
@@ -40,7 +42,9 @@ def main():
             print('wrote %s' % path.relative_to(ROOT))
 
     put(CRDS, crds())
-    put(ALL, '# Written by `make manifests` from deploy/kustomize/default. Do not edit.\n' + rendered(ROOT / 'deploy/kustomize/default'))
+    for name, directory in RENDERED.items():
+        text = rendered(ROOT / 'deploy/kustomize' / directory)
+        put(ROOT / 'deploy' / name, '# Written by `make manifests` from deploy/kustomize/%s. Do not edit.\n' % directory + text)
     return 1 if stale else 0
 
 

@@ -16,6 +16,8 @@ KUSTOMIZE = ROOT / 'deploy/kustomize'
 # namespace: its program
 SYSTEM = {'varda-operator': 'varda-operator', 'varda-system': 'varda-gateway'}
 COMPOSITIONS = ['default', 'kubeedge', 'namespaced', 'no-agent', 'registry']
+# the registry for models, which stands alone
+REGISTRIES = ['artifact-registry-volume', 'artifact-registry-bucket']
 
 
 def objects_of(text):
@@ -44,6 +46,24 @@ def by_identity(text):
     return out
 
 
+def check_flags(test, reference, container):
+    """The program of the container has the flags that it gets; returns the flags."""
+    command, *flags = container['args']
+    section = reference.split('\n## varda %s\n' % command)[1].split('\n## ')[0]
+    for flag in flags:
+        test.assertRegex(section, r'\| `%s[ `]' % re.escape(flag.partition('=')[0]))
+    return flags
+
+
+def check_restricted(test, pod):
+    test.assertEqual(pod['securityContext']['seccompProfile'], {'type': 'RuntimeDefault'})
+    test.assertTrue(pod['securityContext']['runAsNonRoot'])
+    test.assertNotIn('hostNetwork', pod)
+    for container in pod['containers']:
+        test.assertEqual(container['securityContext'], {'allowPrivilegeEscalation': False, 'readOnlyRootFilesystem': True, 'capabilities': {'drop': ['ALL']}})
+        test.assertTrue(all('hostPort' not in port for port in container['ports']))
+
+
 def other_kubectls():
     """kubectl binaries newer than Debian's, where this machine has any."""
     found = sorted(glob.glob('/usr/lib/google-cloud-sdk/bin/kubectl.1.*'))
@@ -65,7 +85,7 @@ class Manifests(unittest.TestCase):
         used = set()
         for path in KUSTOMIZE.glob('*/kustomization.yaml'):
             used |= set(re.findall(r'^- \.\./([a-z-]+)$', path.read_text(), re.M))
-        self.assertEqual({path.name for path in KUSTOMIZE.iterdir()} - used, set(COMPOSITIONS) - {'default'})
+        self.assertEqual({path.name for path in KUSTOMIZE.iterdir()} - used, set(COMPOSITIONS + REGISTRIES) - {'default'})
 
     def test_newer_kubectls_render_the_same_objects(self):
         if not other_kubectls():
@@ -136,14 +156,8 @@ class Manifests(unittest.TestCase):
             for key, _, pod in self.pods(objects):
                 if key[1] not in SYSTEM:
                     continue
-                self.assertEqual(pod['securityContext']['seccompProfile'], {'type': 'RuntimeDefault'}, key)
-                self.assertTrue(pod['securityContext']['runAsNonRoot'], key)
-                self.assertNotIn('hostNetwork', pod, key)
+                check_restricted(self, pod)
                 self.assertEqual(pod.get('volumes', []), [], key)
-                for container in pod['containers']:
-                    self.assertEqual(container['securityContext'], {'allowPrivilegeEscalation': False, 'readOnlyRootFilesystem': True,
-                                                                    'capabilities': {'drop': ['ALL']}}, key)
-                    self.assertTrue(all('hostPort' not in port for port in container['ports']), key)
 
     def test_agent_has_one_host_directory_and_no_token(self):
         for name in ('default', 'kubeedge'):
@@ -167,10 +181,7 @@ class Manifests(unittest.TestCase):
         for name, objects in self.objects.items():
             for key, _, pod in self.pods(objects):
                 for container in pod['containers']:
-                    command, *flags = container['args']
-                    section = reference.split('\n## varda %s\n' % command)[1].split('\n## ')[0]
-                    for flag in flags:
-                        self.assertRegex(section, r'\| `%s[ `]' % re.escape(flag.partition('=')[0]), (name, key))
+                    flags = check_flags(self, reference, container)
                     names = {env['name'] for env in container.get('env', [])}
                     for source in container.get('envFrom', []):
                         names |= set(objects['ConfigMap', key[1], source['configMapRef']['name']].get('data', {}))
@@ -212,6 +223,64 @@ class Manifests(unittest.TestCase):
         for text in (self.text['default'], self.text['namespaced']):
             self.assertEqual(set(re.findall(r'localhost/[a-z-]+:\S+', text)), ours)
         self.assertEqual(set(re.findall(r'\S+/varda[a-z-]*:\S+', self.text['registry'])), {o.replace('localhost', 'registry.example') for o in ours})
+
+
+class Registries(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.text = {name: manifests.rendered(KUSTOMIZE / name) for name in REGISTRIES}
+        cls.objects = {name: by_identity(text) for name, text in cls.text.items()}
+
+    def test_every_object_is_in_the_namespace_of_the_registry(self):
+        for name, objects in self.objects.items():
+            kinds = ['Deployment', 'Namespace', 'NetworkPolicy', 'Service', 'ServiceAccount']
+            self.assertEqual(sorted(key[0] for key in objects), sorted(kinds + ['PersistentVolumeClaim'] if name.endswith('volume') else kinds))
+            for key, one in objects.items():
+                self.assertEqual(key[1:], ('', 'varda-registry') if key[0] == 'Namespace' else ('varda-registry', 'varda-registry'))
+                if key[0] == 'Namespace':
+                    labels = one['metadata']['labels']
+                    self.assertEqual({labels['pod-security.kubernetes.io/' + mode] for mode in ('enforce', 'audit', 'warn')}, {'restricted'})
+
+    def test_one_pod_owns_the_storage_and_has_no_rights(self):
+        reference = (ROOT / 'docs/reference/cli.md').read_text()
+        for name, objects in self.objects.items():
+            get = lambda kind: objects[kind, 'varda-registry', 'varda-registry']
+            spec = get('Deployment')['spec']
+            self.assertEqual((spec['replicas'], spec['strategy']), (1, {'type': 'Recreate'}))
+            pod = spec['template']['spec']
+            check_restricted(self, pod)
+            self.assertIs(pod['automountServiceAccountToken'], False)
+            container, = pod['containers']
+            self.assertEqual({mount['name'] for mount in container['volumeMounts']}, {volume['name'] for volume in pod['volumes']})
+            flags = dict(flag.partition('=')[::2] for flag in check_flags(self, reference, container))
+            paths = {mount['mountPath'] for mount in container['volumeMounts']}
+            for flag, value in flags.items():
+                if value.startswith('/'):
+                    self.assertTrue(value in paths or str(pathlib.PurePosixPath(value).parent) in paths, (name, flag))
+            self.assertEqual('--s3' in flags, name.endswith('bucket'))
+            # Every client needs the token, and no byte goes in the clear.
+            self.assertLessEqual({'--token-file', '--tls-cert', '--tls-key'}, set(flags))
+            labels = spec['selector']['matchLabels']
+            self.assertEqual(labels, spec['template']['metadata']['labels'])
+            self.assertEqual(get('Service')['spec']['selector'], labels)
+            ports = {port['name']: port['containerPort'] for port in container['ports']}
+            self.assertEqual({flags['--' + flag].rsplit(':', 1)[1] for flag in ('listen', 'admin')}, {str(port) for port in ports.values()})
+            self.assertIn(get('Service')['spec']['ports'][0]['targetPort'], ports)
+            policy = get('NetworkPolicy')['spec']
+            self.assertEqual(policy['podSelector']['matchLabels'], labels)
+            self.assertEqual({port['port'] for rule in policy['ingress'] for port in rule['ports']}, set(ports.values()))
+
+    def test_image_has_the_version_of_this_release(self):
+        version = re.search(r'project\(varda VERSION (\S+)', (ROOT / 'CMakeLists.txt').read_text()).group(1)
+        for text in self.text.values():
+            self.assertEqual(set(re.findall(r'image: (\S+)', text)), {'localhost/varda:' + version})
+
+    def test_newer_kubectls_render_the_same_objects(self):
+        if not other_kubectls():
+            self.skipTest('no kubectl but that of .deps on this machine')
+        for kubectl in other_kubectls():
+            for name in REGISTRIES:
+                self.assertEqual(by_identity(manifests.rendered(KUSTOMIZE / name, kubectl)), self.objects[name], (kubectl, name))
 
 
 if __name__ == '__main__':
