@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "net/server.h"
+#include "registry/bucket_stream.h"
 #include "registry/quota.h"
 
 namespace varda::registry {
@@ -21,8 +22,6 @@ using State = BlobUpload::State;
 
 // A sender holds one part in memory.
 constexpr std::size_t kSenders = 4, kReaders = 4;
-constexpr std::uint64_t kReadBytes = 1 << 20;     // of one request for a download
-constexpr std::uint64_t kStreamBytes = 64 << 10;  // for one write to a connection
 // A connection may pass this much after ready() returned false.
 constexpr std::uint64_t kSlackBytes = 512 << 10;
 constexpr std::string_view kBlobs = "blobs/", kUploads = "uploads/";
@@ -43,16 +42,6 @@ Error busy_upload() {
 
 Error start_over() {
   return {Code::kUnavailable, "the bucket lost the upload; it must start over"};
-}
-
-/// Runs `work` on a thread of the pool, or else `refused` here.
-void submit(net::HandlerPool& pool, std::function<void()> work, std::function<void()> refused) {
-  pool.wrap([work = std::move(work)](const net::Request&) {
-    work();
-    return net::Response{};
-  })(net::Request(), net::Responder([refused = std::move(refused)](const net::Response& response) {
-       if (response.status != 200) refused();
-     }));
 }
 
 /// An unfinished upload. The store takes its own mutex first.
@@ -79,6 +68,7 @@ struct BucketPending {
   std::shared_ptr<os::File> spool GUARDED_BY(mutex);
   std::uint64_t begin GUARDED_BY(mutex) = 0, end GUARDED_BY(mutex) = 0;
   std::optional<Error> failure GUARDED_BY(mutex);
+  // Of the current piece, until its end. It only posts a message, so the lock may be held.
   std::function<void()> wake GUARDED_BY(mutex);
 
   // These belong to the thread that set `sending`, or else to the thread that set `finishing`.
@@ -89,86 +79,6 @@ struct BucketPending {
   std::uint64_t hashed = 0;
   bool complete = false;  // the object exists in the bucket
   bool verified = false;  // its bytes have the digest
-};
-
-/// Reads an object by ranges while it is sent, one range ahead.
-class BucketStream final : public net::BodyStream {
- public:
-  struct Source {
-    Context ctx;
-    Bucket& bucket;
-    net::HandlerPool& readers;
-    std::string key;
-  };
-  BucketStream(Source source, std::string begin, std::uint64_t next, std::uint64_t end)
-      : state_(std::make_shared<Shared>(std::move(source), std::move(begin), next, end)) {}
-
-  std::optional<std::string> read() override {
-    const MutexLock lock(state_->mutex);
-    if (state_->used == state_->bytes.size()) {
-      state_->bytes = std::exchange(state_->ahead, {});
-      state_->used = 0;
-    }
-    std::string out = state_->bytes.substr(state_->used, kStreamBytes);
-    state_->used += out.size();
-    const bool more = !state_->failed && state_->next < state_->end;
-    if (!state_->loading && state_->ahead.empty() && more) {
-      state_->loading = true;
-      load(state_);
-    }
-    if (out.empty() && !state_->loading) return std::nullopt;
-    return out;
-  }
-  void on_ready(std::function<void()> wake) override {
-    const MutexLock lock(state_->mutex);
-    state_->wake = std::move(wake);
-  }
-
- private:
-  struct Shared {
-    Shared(Source from, std::string first, std::uint64_t next_byte, std::uint64_t end_byte)
-        : source(std::move(from)), end(end_byte), bytes(std::move(first)), next(next_byte) {}
-    const Source source;
-    const std::uint64_t end;
-    Mutex mutex;
-    std::string bytes GUARDED_BY(mutex);
-    std::size_t used GUARDED_BY(mutex) = 0;  // of `bytes`
-    std::string ahead GUARDED_BY(mutex);
-    std::uint64_t next GUARDED_BY(mutex);  // the first byte that is not requested
-    bool loading GUARDED_BY(mutex) = false;
-    bool failed GUARDED_BY(mutex) = false;
-    std::function<void()> wake GUARDED_BY(mutex);
-  };
-
-  static void load(const std::shared_ptr<Shared>& state) REQUIRES(state->mutex) {
-    const std::uint64_t first = state->next;
-    const std::uint64_t length = std::min(kReadBytes, state->end - first);
-    state->next += length;
-    submit(
-        state->source.readers,
-        [state, first, length] {
-          const Source& source = state->source;
-          auto bytes = source.bucket.get(source.ctx, source.key, first, length);
-          const bool good = bytes.ok() && bytes->size() == length;
-          if (!good) log::warn("download from the bucket broke", {{"key", source.key}});
-          loaded(*state, good ? std::move(*bytes) : std::string());
-        },
-        [state] { loaded(*state, ""); });
-  }
-  /// Empty: the request failed. The stream then ends before its length, and the client continues.
-  static void loaded(Shared& state, const std::string& bytes) EXCLUDES(state.mutex) {
-    std::function<void()> wake;
-    {
-      const MutexLock lock(state.mutex);
-      state.loading = false;
-      state.failed = bytes.empty();
-      state.ahead = bytes;
-      wake = state.wake;
-    }
-    if (wake) wake();
-  }
-
-  const std::shared_ptr<Shared> state_;
 };
 
 class BucketStore final : public BlobStore {
@@ -242,7 +152,9 @@ class BucketUpload final : public BlobUpload {
       : store_(store), upload_(std::move(upload)), number_(number), skip_(skip), left_(length) {}
   ~BucketUpload() override {
     const MutexLock lock(upload_->mutex);
-    if (upload_->writer == number_) upload_->writing = false;
+    if (upload_->writer != number_) return;
+    upload_->writing = false;
+    upload_->wake = nullptr;
   }
 
   Status write(std::string_view bytes) override {
@@ -308,9 +220,9 @@ Status BucketStore::resume(const BucketObject& record) {
   const std::size_t dash = std::min(name.find('-'), name.size());
   const auto digest = Sha256::parse(name.substr(0, dash));
   const auto total = parse_integer<std::uint64_t>(name.substr(std::min(dash + 1, name.size())));
-  if (!digest.ok() || !total || record.size_bytes > kReadBytes) return {};
+  if (!digest.ok() || !total || record.size_bytes > kRangeBytes) return {};
   const auto upload = std::make_shared<BucketPending>(*digest, *total);
-  TRY(upload->id, bucket_.get(ctx_, record.key, 0, kReadBytes));
+  TRY(upload->id, bucket_.get(ctx_, record.key, 0, kRangeBytes));
   if (pending_.contains(*digest)) {  // a second total for the same digest
     TRY_VOID(bucket_.abort(ctx_, blob_key(*digest), upload->id));
     return bucket_.remove(ctx_, record.key);
@@ -401,8 +313,7 @@ Result<std::unique_ptr<BlobUpload>> BucketStore::begin(const Piece& piece) {
     // A digest has one total, so one of the two is wrong. The newer one gets its chance.
     upload->finishing = true;
     // On a reader, because it may wait for a sender.
-    submit(
-        readers_, [this, upload] { (void)discard(upload); }, [] {});
+    run_on(readers_, [this, upload] { (void)discard(upload); });
     return busy_upload();
   }
   if (piece.first > upload->held)
@@ -460,7 +371,7 @@ Result<std::string> BucketStore::read_spool(BucketPending& upload, std::uint64_t
     const std::uint64_t at = (first + out.size() - upload.begin) % spool_bytes();
     TRY_VOID(upload.spool->seek(at));
     TRY(const std::string bytes,
-        upload.spool->read(std::min({length - out.size(), spool_bytes() - at, kReadBytes})));
+        upload.spool->read(std::min({length - out.size(), spool_bytes() - at, kRangeBytes})));
     if (bytes.empty()) return Error(Code::kInternal, "the spool of the upload was cut");
     out += bytes;
   }
@@ -470,12 +381,7 @@ Result<std::string> BucketStore::read_spool(BucketPending& upload, std::uint64_t
 void BucketStore::pump(const std::shared_ptr<BucketPending>& upload) {
   if (upload->sending || !upload->due(options_.part_bytes)) return;
   upload->sending = true;
-  submit(
-      senders_, [this, upload] { send(upload); },
-      [upload] {
-        // Only a store that ends refuses work, and then all pieces have ended.
-        log::warn("part not sent", {{"digest", upload->digest.hex()}});
-      });
+  run_on(senders_, [this, upload] { send(upload); });
 }
 
 void BucketStore::send(const std::shared_ptr<BucketPending>& upload) {
@@ -490,28 +396,24 @@ void BucketStore::send(const std::shared_ptr<BucketPending>& upload) {
   }
   const Status sent =
       length > 0 ? send_part(*upload, number, first, length) : Status(another_writer());
-  std::function<void()> wake;
-  {
-    const MutexLock lock(upload->mutex);
-    // A piece that took over sends the part again, so that its own bytes are what counts.
-    if (upload->writer == number && sent.ok()) {
-      upload->held = first + length;
-      upload->changed = system_clock().wall();
-    } else if (upload->writer == number) {
-      upload->failure = sent.error();
-    }
-    if (!sent.ok() && sent.error().code() == Code::kNotFound) {
-      upload->failure = start_over();
-      upload->held = upload->begin = upload->end = 0;
-    }
-    const std::size_t whole = upload->held / options_.part_bytes;
-    if (upload->parts.size() > whole && upload->held < upload->total) upload->parts.resize(whole);
-    upload->sending = false;
-    pump(upload);
-    wake = upload->wake;
-    upload->changed_state.notify_all();
+  const MutexLock lock(upload->mutex);
+  // A piece that took over sends the part again, so that its own bytes are what counts.
+  if (upload->writer == number && sent.ok()) {
+    upload->held = first + length;
+    upload->changed = system_clock().wall();
+  } else if (upload->writer == number) {
+    upload->failure = sent.error();
   }
-  if (wake) wake();
+  if (!sent.ok() && sent.error().code() == Code::kNotFound) {
+    upload->failure = start_over();
+    upload->held = upload->begin = upload->end = 0;
+  }
+  const std::size_t whole = upload->held / options_.part_bytes;
+  if (upload->parts.size() > whole && upload->held < upload->total) upload->parts.resize(whole);
+  upload->sending = false;
+  pump(upload);
+  if (upload->wake) upload->wake();
+  upload->changed_state.notify_all();
 }
 
 Status BucketStore::send_part(BucketPending& upload, std::uint64_t number, std::uint64_t first,
@@ -594,7 +496,7 @@ Result<State> BucketStore::finish(const std::shared_ptr<BucketPending>& upload,
 Result<Sha256> BucketStore::hash_object(const BucketPending& upload) {
   codec::Sha256Stream stream;
   for (std::uint64_t at = 0; at < upload.total;) {
-    TRY(const std::string bytes, bucket_.get(ctx_, blob_key(upload.digest), at, kReadBytes));
+    TRY(const std::string bytes, bucket_.get(ctx_, blob_key(upload.digest), at, kRangeBytes));
     if (bytes.empty()) return Error(Code::kUnavailable, "the object in the bucket is too short");
     stream.update(bytes);
     at += bytes.size();
@@ -653,15 +555,14 @@ Status BucketStore::seal(BucketPending& upload) {
 }
 
 Status BucketStore::discard(const std::shared_ptr<BucketPending>& upload) {
-  std::function<void()> wake;
   {
     const MutexLock lock(upload->mutex);
     ++upload->writer;
     upload->writing = false;
-    wake = std::exchange(upload->wake, nullptr);
+    if (upload->wake) upload->wake();
+    upload->wake = nullptr;
     while (upload->sending) upload->changed_state.wait(upload->mutex);
   }
-  if (wake) wake();
   const std::string key = blob_key(upload->digest);
   Status removed =
       upload->id.empty() || upload->complete ? Status() : bucket_.abort(ctx_, key, upload->id);
@@ -717,7 +618,7 @@ net::Response BucketStore::serve(const Sha256& digest, const net::Request& reque
   const auto open = [&](std::uint64_t first,
                         std::uint64_t length) -> Result<std::unique_ptr<net::BodyStream>> {
     const std::string key = blob_key(digest);
-    const std::uint64_t begin = std::min(length, kReadBytes);
+    const std::uint64_t begin = std::min(length, kRangeBytes);
     auto bytes = bucket_.get(ctx_, key, first, begin);
     if (bytes.ok() && bytes->size() != begin)
       bytes = Error(Code::kUnavailable, "the object in the bucket is too short");
@@ -725,9 +626,8 @@ net::Response BucketStore::serve(const Sha256& digest, const net::Request& reque
       failure = bytes.error();
       return bytes.error();
     }
-    return std::unique_ptr<net::BodyStream>(std::make_unique<BucketStream>(
-        BucketStream::Source{.ctx = ctx_, .bucket = bucket_, .readers = readers_, .key = key},
-        std::move(*bytes), first + begin, first + length));
+    return stream_object({.ctx = ctx_, .bucket = bucket_, .readers = readers_, .key = key},
+                         std::move(*bytes), first + begin, first + length);
   };
   net::Response out = artifact::serve_content({.size_bytes = (*blob)->size_bytes,
                                                .tag = "\"sha256:" + digest.hex() + "\"",

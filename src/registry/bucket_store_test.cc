@@ -213,8 +213,8 @@ TEST(BucketStore, FullSpoolPausesThePieceUntilAPartIsSent) {
   Process process(s3);
   const std::string bytes = noise(50'000, 1);
   const Sha256 digest = Sha256::of(bytes);
-  const auto upload = process.store->begin({digest, 0, bytes.size(), bytes.size()});
   std::atomic<int> woken{0};
+  const auto upload = process.store->begin({digest, 0, bytes.size(), bytes.size()});
   (*upload)->on_ready([&] { ++woken; });
   ASSERT_TRUE((*upload)->write(std::string_view(bytes).substr(0, 30'000)).ok());
   ASSERT_TRUE(eventually([&] { return (*upload)->ready() && woken > 0; }));
