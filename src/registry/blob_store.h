@@ -41,8 +41,8 @@ class BlobUpload {
   virtual bool ready() { return true; }
   virtual void on_ready(std::function<void()> /*wake*/) {}
   enum class State { kPartial, kStored };
-  /// Makes the bytes before offset() durable; after the last byte of the blob also verifies and
-  /// publishes it. Blocks. kCorrupt: the digest differs, and the upload is gone. kConflict: as
+  /// Makes the piece durable; after the last byte of the blob also verifies and publishes it.
+  /// Blocks. kCorrupt: the digest differs, and the upload is gone. kConflict: as
   /// write().
   virtual Result<State> finish() = 0;
 };
@@ -62,7 +62,7 @@ class BlobStore {
   /// Quick enough for an I/O thread. Takes over from a running upload of the same blob.
   /// kAlreadyExists: the blob is stored. kConflict: the piece begins after offset(). kExhausted:
   /// the quota. kUnavailable: too many uploads run, or the last piece is being verified. kInvalid:
-  /// this store cannot keep such a piece.
+  /// the blob is too large for the store.
   virtual Result<std::unique_ptr<BlobUpload>> begin(const Piece& piece) = 0;
   /// Answers a GET or HEAD of a stored blob; 404 otherwise.
   virtual net::Response serve(const codec::Sha256& digest, const net::Request& request) = 0;

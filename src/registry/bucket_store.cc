@@ -22,8 +22,7 @@ using State = BlobUpload::State;
 
 // A sender holds one part in memory.
 constexpr std::size_t kSenders = 4, kReaders = 4;
-// A connection may pass this much after ready() returned false.
-constexpr std::uint64_t kSlackBytes = 512 << 10;
+constexpr std::uint64_t kHashBytes = 4 << 20;  // of one request of a verification
 constexpr std::string_view kBlobs = "blobs/", kUploads = "uploads/";
 
 std::string blob_key(const Sha256& digest) { return std::string(kBlobs) + digest.hex(); }
@@ -57,18 +56,19 @@ struct BucketPending {
   const std::uint64_t total;
   Mutex mutex;
   CondVar changed_state;
-  std::uint64_t held GUARDED_BY(mutex) = 0;    // bytes in the bucket: whole parts
-  std::uint64_t writer GUARDED_BY(mutex) = 0;  // the number of the piece that may write
-  bool writing GUARDED_BY(mutex) = false;      // that piece is alive
-  bool finishing GUARDED_BY(mutex) = false;    // no other piece may take over
-  bool sending GUARDED_BY(mutex) = false;      // a part is on its way to the bucket
+  // The bucket has the bytes [0, held), whole parts. The spool has [held, end).
+  std::uint64_t held GUARDED_BY(mutex) = 0, end GUARDED_BY(mutex) = 0;
+  std::uint64_t writer GUARDED_BY(mutex) = 0;         // the number of the piece that may write
+  bool writing GUARDED_BY(mutex) = false;             // that piece is alive
+  bool finishing GUARDED_BY(mutex) = false;           // no other piece may take over
+  bool sending GUARDED_BY(mutex) = false;             // a part is on its way to the bucket
+  std::uint64_t sending_until GUARDED_BY(mutex) = 0;  // the end of that part
   WallTime changed GUARDED_BY(mutex) = {};
-  // The spool of the current piece: the bytes [held, end), at their offset from `begin` modulo the
-  // spool's size.
-  std::shared_ptr<os::File> spool GUARDED_BY(mutex);
-  std::uint64_t begin GUARDED_BY(mutex) = 0, end GUARDED_BY(mutex) = 0;
-  std::optional<Error> failure GUARDED_BY(mutex);
-  // Of the current piece, until its end. It only posts a message, so the lock may be held.
+  std::unique_ptr<os::File> file GUARDED_BY(mutex);  // of the part at `end`; null: not open
+  std::uint64_t file_part GUARDED_BY(mutex) = 0;     // its number, from 0
+  std::optional<Error> failure GUARDED_BY(mutex);    // of the current piece
+  // Belongs to the current piece, until its end. It only posts a message, so the lock may be
+  // held.
   std::function<void()> wake GUARDED_BY(mutex);
 
   // These belong to the thread that set `sending`, or else to the thread that set `finishing`.
@@ -101,8 +101,7 @@ class BucketStore final : public BlobStore {
   }
 
   // For pieces.
-  std::uint64_t spool_bytes() const { return 2 * options_.part_bytes + kSlackBytes; }
-  /// False: the spool is full.
+  /// False: two parts wait already.
   bool has_room(const BucketPending& upload) const REQUIRES(upload.mutex) {
     return upload.failure || upload.end - upload.held < 2 * options_.part_bytes;
   }
@@ -115,17 +114,26 @@ class BucketStore final : public BlobStore {
  private:
   Usage count() REQUIRES(mutex_);
   Status resume(const BucketObject& record) REQUIRES(mutex_);
-  Result<std::unique_ptr<os::File>> open_spool() REQUIRES(mutex_);
-  /// Waits until the current part is in the bucket or failed.
+  Status resume_spool(const std::string& name) REQUIRES(mutex_);
+  os::Path spool_path(const BucketPending& upload, std::uint64_t part) const {
+    return options_.spool /
+           (upload.digest.hex() + "-" + std::to_string(upload.total) + "-" + std::to_string(part));
+  }
+  /// Forgets the bytes of the spool from `end` on.
+  Status cut_spool(BucketPending& upload, std::uint64_t end) const REQUIRES(upload.mutex);
+  /// Makes the spooled bytes safe against a power cut, or else forgets them.
+  Status sync_spool(BucketPending& upload) EXCLUDES(upload.mutex);
+  /// Sends the part that pump() chose.
   void send(const std::shared_ptr<BucketPending>& upload);
-  Status send_part(BucketPending& upload, std::uint64_t number, std::uint64_t first,
-                   std::uint64_t length);
-  Result<std::string> read_spool(BucketPending& upload, std::uint64_t number, std::uint64_t first,
+  Status send_part(BucketPending& upload, std::uint64_t first, std::uint64_t length);
+  /// kGone: another program changed the file.
+  Result<std::string> read_spool(const BucketPending& upload, std::uint64_t part,
                                  std::uint64_t length) const;
   /// The bucket has all bytes: makes the object, and checks its digest.
   Status seal(BucketPending& upload);
   Result<Sha256> hash_object(const BucketPending& upload);
-  void forget_parts(BucketPending& upload) EXCLUDES(upload.mutex);
+  /// The upload starts over.
+  void forget_parts(BucketPending& upload) const REQUIRES(upload.mutex);
   /// Removes the upload from the bucket, then from memory. The caller has set `finishing`.
   Status discard(const std::shared_ptr<BucketPending>& upload) EXCLUDES(mutex_);
 
@@ -138,7 +146,7 @@ class BucketStore final : public BlobStore {
   std::map<Sha256, BlobInfo> blobs_ GUARDED_BY(mutex_);
   std::set<Sha256> removing_ GUARDED_BY(mutex_);
   std::map<Sha256, std::shared_ptr<BucketPending>> pending_ GUARDED_BY(mutex_);
-  std::uint64_t stored_bytes_ GUARDED_BY(mutex_) = 0, spools_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t stored_bytes_ GUARDED_BY(mutex_) = 0;
   // Last, because running work uses the members above.
   net::HandlerPool senders_{{.threads = kSenders, .queue_max = SIZE_MAX}};
   net::HandlerPool readers_{{.threads = kReaders, .queue_max = SIZE_MAX}};
@@ -198,8 +206,9 @@ class BucketUpload final : public BlobUpload {
 };
 
 Status BucketStore::prepare() {
-  TRY_VOID(fs_.remove_all(options_.spool));
   TRY_VOID(fs_.make_directories(options_.spool, 0700));
+  TRY_VOID(fs_.sync_directory(options_.spool.parent_path()));
+  TRY(const std::vector<std::string> spooled, fs_.list(options_.spool));
   TRY(const std::vector<BucketObject> objects, bucket_.list(ctx_, std::string(kBlobs)));
   TRY(const std::vector<BucketObject> records, bucket_.list(ctx_, std::string(kUploads)));
   const MutexLock lock(mutex_);
@@ -210,6 +219,7 @@ Status BucketStore::prepare() {
         .digest = *digest, .size_bytes = object.size_bytes, .created = object.modified};
   }
   for (const BucketObject& record : records) TRY_VOID(resume(record));
+  for (const std::string& name : spooled) TRY_VOID(resume_spool(name));
   for (const auto& [digest, blob] : blobs_) stored_bytes_ += blob.size_bytes;
   return {};
 }
@@ -237,7 +247,6 @@ Status BucketStore::resume(const BucketObject& record) {
     TRY_VOID(bucket_.remove(ctx_, blob_key(*digest)));
     return bucket_.remove(ctx_, record.key);
   }
-  upload->hash.reset();
   const MutexLock lock(upload->mutex);
   upload->changed = record.modified;
   if (!parts.ok()) {
@@ -253,6 +262,32 @@ Status BucketStore::resume(const BucketObject& record) {
       upload->parts.push_back(part);
     }
   }
+  upload->end = upload->held;
+  if (upload->held > 0) upload->hash.reset();
+  pending_[*digest] = upload;
+  return {};
+}
+
+/// The file continues its upload if it has the first bytes that the bucket lacks.
+Status BucketStore::resume_spool(const std::string& name) {
+  const os::Path path = options_.spool / name;
+  const std::vector<std::string_view> words = split(name, '-');
+  const auto digest = Sha256::parse(words[0]);
+  const auto number = [&words](std::size_t word) {
+    return word < words.size() ? parse_integer<std::uint64_t>(words[word]) : std::nullopt;
+  };
+  const auto total = number(1), part = number(2);
+  TRY(const auto info, fs_.stat(path));
+  if (!info || !digest.ok() || !total || !part || blobs_.contains(*digest)) return fs_.remove(path);
+  auto upload = std::make_shared<BucketPending>(*digest, *total);
+  if (const auto known = pending_.find(*digest); known != pending_.end()) upload = known->second;
+  const MutexLock lock(upload->mutex);
+  const std::uint64_t room = std::min(options_.part_bytes, upload->total - upload->held);
+  if (upload->total != *total || *part != upload->held / options_.part_bytes || room == 0 ||
+      info->size_bytes > room)
+    return fs_.remove(path);
+  upload->end = upload->held + info->size_bytes;
+  upload->changed = std::max<WallTime>(upload->changed, info->modified);
   pending_[*digest] = upload;
   return {};
 }
@@ -270,7 +305,7 @@ std::optional<std::uint64_t> BucketStore::offset(const Sha256& digest) {
   const std::shared_ptr<BucketPending> upload = at->second;
   const MutexLock upload_lock(upload->mutex);
   // The last byte always remains to be sent: its piece is the request for verification.
-  return std::min(upload->held, std::max<std::uint64_t>(upload->total, 1) - 1);
+  return std::min(upload->end, std::max<std::uint64_t>(upload->total, 1) - 1);
 }
 
 Usage BucketStore::count() {
@@ -316,63 +351,86 @@ Result<std::unique_ptr<BlobUpload>> BucketStore::begin(const Piece& piece) {
     run_on(readers_, [this, upload] { (void)discard(upload); });
     return busy_upload();
   }
-  if (piece.first > upload->held)
+  if (piece.first > upload->end)
     return Error(Code::kConflict, "the piece begins at " + std::to_string(piece.first) +
                                       ", but the next missing byte is " +
-                                      std::to_string(upload->held));
-  const std::uint64_t piece_end = piece.first + piece.length;
-  if (piece_end < upload->total && piece_end < upload->held + options_.part_bytes)
-    return Error(Code::kInvalid, "the piece must end the blob or reach byte " +
-                                     std::to_string(upload->held + options_.part_bytes) +
-                                     ", because the bucket takes parts of " +
-                                     std::to_string(options_.part_bytes) + " bytes");
-  TRY(upload->spool, open_spool());
+                                      std::to_string(upload->end));
   if (upload->wake) upload->wake();  // the former piece learns that it is replaced
   upload->wake = nullptr;
   ++upload->writer;
+  upload->writing = false;
+  // Bytes in the bucket, or on their way, stay. Of others, the newer ones count.
+  const std::uint64_t fixed = upload->sending ? upload->sending_until : upload->held;
+  const std::uint64_t start = std::max(piece.first, fixed);
+  TRY_VOID(cut_spool(*upload, start));
   upload->writing = true;
   upload->failure.reset();
-  upload->begin = upload->end = upload->held;
   upload->changed = system_clock().wall();
   pending_[piece.digest] = upload;
+  pump(upload);
   return std::unique_ptr<BlobUpload>(std::make_unique<BucketUpload>(
-      *this, upload, upload->writer, upload->held - piece.first, piece.length));
-}
-
-/// A file without a name, so that it ends with its piece.
-Result<std::unique_ptr<os::File>> BucketStore::open_spool() {
-  const os::Path path = options_.spool / std::to_string(++spools_);
-  TRY(std::unique_ptr<os::File> file, fs_.open(path, os::Open::kExclusive, 0600));
-  TRY_VOID(fs_.remove(path));
-  return file;
+      *this, upload, upload->writer, start - piece.first, piece.length));
 }
 
 Status BucketStore::spool(BucketPending& upload, std::string_view bytes) const {
-  if (upload.end - upload.held + bytes.size() > spool_bytes())
-    return Error(Code::kInternal, "the spool of the upload is full");
   while (!bytes.empty()) {
-    const std::uint64_t at = (upload.end - upload.begin) % spool_bytes();
-    const std::string_view run = bytes.substr(0, spool_bytes() - at);
-    TRY_VOID(upload.spool->seek(at));
-    TRY_VOID(upload.spool->write(run));
+    const std::uint64_t part = upload.end / options_.part_bytes;
+    const std::uint64_t at = upload.end % options_.part_bytes;
+    if (!upload.file || upload.file_part != part) {
+      TRY(upload.file, fs_.open(spool_path(upload, part),
+                                at == 0 ? os::Open::kTruncate : os::Open::kCreate, 0600));
+      upload.file_part = part;
+    }
+    const std::string_view run = bytes.substr(0, options_.part_bytes - at);
+    TRY_VOID(upload.file->seek(at));
+    TRY_VOID(upload.file->write(run));
     upload.end += run.size();
     bytes.remove_prefix(run.size());
   }
   return {};
 }
 
-Result<std::string> BucketStore::read_spool(BucketPending& upload, std::uint64_t number,
-                                            std::uint64_t first, std::uint64_t length) const {
+Status BucketStore::cut_spool(BucketPending& upload, std::uint64_t end) const {
+  if (end >= upload.end) return {};
+  upload.file.reset();
+  const std::uint64_t last = (upload.end - 1) / options_.part_bytes;
+  upload.end = end;
+  const std::uint64_t part = end / options_.part_bytes, at = end % options_.part_bytes;
+  for (std::uint64_t gone = at == 0 ? part : part + 1; gone <= last; ++gone)
+    TRY_VOID(fs_.remove(spool_path(upload, gone)));
+  if (at == 0) return {};
+  TRY(const auto file, fs_.open(spool_path(upload, part), os::Open::kCreate, 0600));
+  return file->truncate(at);
+}
+
+Status BucketStore::sync_spool(BucketPending& upload) {
+  std::uint64_t part = 0;
+  {
+    const MutexLock lock(upload.mutex);
+    if (upload.end == upload.held) return {};
+    part = upload.held / options_.part_bytes;
+  }
+  // An earlier process may have written some of the bytes, so the file may not be open.
+  const auto file = fs_.open(spool_path(upload, part), os::Open::kRead);
+  Status synced = file.ok() ? (*file)->sync() : Status(file.error());
+  if (synced.ok()) synced = fs_.sync_directory(options_.spool);
+  if (synced.ok()) return {};
+  // The kernel may have dropped bytes, and a second sync would succeed without them.
   const MutexLock lock(upload.mutex);
-  if (upload.writer != number) return another_writer();
+  (void)cut_spool(upload, upload.held);
+  return std::move(synced).error().context("the client must send the piece again");
+}
+
+Result<std::string> BucketStore::read_spool(const BucketPending& upload, std::uint64_t part,
+                                            std::uint64_t length) const {
+  const Error gone(Code::kGone, "the spool of the upload was cut");
+  const auto file = fs_.open(spool_path(upload, part), os::Open::kRead);
+  if (!file.ok()) return gone;
   std::string out;
   out.reserve(length);
   while (out.size() < length) {
-    const std::uint64_t at = (first + out.size() - upload.begin) % spool_bytes();
-    TRY_VOID(upload.spool->seek(at));
-    TRY(const std::string bytes,
-        upload.spool->read(std::min({length - out.size(), spool_bytes() - at, kRangeBytes})));
-    if (bytes.empty()) return Error(Code::kInternal, "the spool of the upload was cut");
+    TRY(const std::string bytes, (*file)->read(std::min(length - out.size(), kRangeBytes)));
+    if (bytes.empty()) return gone;
     out += bytes;
   }
   return out;
@@ -381,49 +439,45 @@ Result<std::string> BucketStore::read_spool(BucketPending& upload, std::uint64_t
 void BucketStore::pump(const std::shared_ptr<BucketPending>& upload) {
   if (upload->sending || !upload->due(options_.part_bytes)) return;
   upload->sending = true;
+  upload->sending_until = std::min(upload->held + options_.part_bytes, upload->end);
   run_on(senders_, [this, upload] { send(upload); });
 }
 
 void BucketStore::send(const std::shared_ptr<BucketPending>& upload) {
-  std::uint64_t number = 0, first = 0, length = 0;
+  std::uint64_t first = 0, length = 0;
   {
     const MutexLock lock(upload->mutex);
-    if (upload->due(options_.part_bytes)) {
-      number = upload->writer;
-      first = upload->held;
-      length = std::min(options_.part_bytes, upload->end - first);
-    }
+    first = upload->held;
+    length = upload->sending_until - first;
   }
-  const Status sent =
-      length > 0 ? send_part(*upload, number, first, length) : Status(another_writer());
+  const Status sent = send_part(*upload, first, length);
+  if (sent.ok()) (void)fs_.remove(spool_path(*upload, first / options_.part_bytes));
   const MutexLock lock(upload->mutex);
-  // A piece that took over sends the part again, so that its own bytes are what counts.
-  if (upload->writer == number && sent.ok()) {
-    upload->held = first + length;
-    upload->changed = system_clock().wall();
-  } else if (upload->writer == number) {
+  upload->sending = false;
+  if (sent.ok()) {
+    upload->held += length;
+  } else if (sent.error().code() == Code::kNotFound) {
+    forget_parts(*upload);
+    upload->failure = start_over();
+  } else if (sent.error().code() == Code::kGone) {
+    (void)cut_spool(*upload, upload->held);
+    upload->failure = Error(Code::kUnavailable, sent.error().message());
+  } else {
     upload->failure = sent.error();
   }
-  if (!sent.ok() && sent.error().code() == Code::kNotFound) {
-    upload->failure = start_over();
-    upload->held = upload->begin = upload->end = 0;
-  }
-  const std::size_t whole = upload->held / options_.part_bytes;
-  if (upload->parts.size() > whole && upload->held < upload->total) upload->parts.resize(whole);
-  upload->sending = false;
   pump(upload);
   if (upload->wake) upload->wake();
   upload->changed_state.notify_all();
 }
 
-Status BucketStore::send_part(BucketPending& upload, std::uint64_t number, std::uint64_t first,
-                              std::uint64_t length) {
-  TRY(std::string bytes, read_spool(upload, number, first, length));
+Status BucketStore::send_part(BucketPending& upload, std::uint64_t first, std::uint64_t length) {
+  const std::uint64_t number = first / options_.part_bytes;
+  TRY(std::string bytes, read_spool(upload, number, length));
   const std::string key = blob_key(upload.digest);
   bool fresh = true;
   const Bucket::Body body = [&]() -> Result<std::string> {
     if (std::exchange(fresh, false)) return std::move(bytes);
-    return read_spool(upload, number, first, length);
+    return read_spool(upload, number, length);
   };
   if (upload.total <= options_.part_bytes) {
     if (Sha256::of(bytes) != upload.digest)
@@ -448,14 +502,7 @@ Status BucketStore::send_part(BucketPending& upload, std::uint64_t number, std::
     }
     upload.id = id;
   }
-  auto part = bucket_.put_part(ctx_, key, upload.id,
-                               static_cast<int>(first / options_.part_bytes) + 1, body);
-  if (!part.ok() && part.error().code() == Code::kNotFound) {
-    upload.id.clear();
-    upload.parts.clear();
-    upload.hash = std::make_unique<codec::Sha256Stream>();
-    upload.hashed = 0;
-  }
+  auto part = bucket_.put_part(ctx_, key, upload.id, static_cast<int>(number) + 1, body);
   if (!part.ok()) return part.error();
   part->size_bytes = length;
   upload.parts.push_back(std::move(*part));
@@ -465,15 +512,20 @@ Status BucketStore::send_part(BucketPending& upload, std::uint64_t number, std::
 Result<State> BucketStore::finish(const std::shared_ptr<BucketPending>& upload,
                                   std::uint64_t number) {
   std::optional<Error> failure;
+  bool complete = false;
   {
     const MutexLock lock(upload->mutex);
     while (upload->writer == number && upload->sending) upload->changed_state.wait(upload->mutex);
     if (upload->writer != number) return another_writer();
     failure = upload->failure;
-    if (!failure && upload->held < upload->total) {
-      upload->finishing = false;
-      return State::kPartial;
-    }
+    complete = upload->held == upload->total;
+  }
+  if (!failure && !complete) {
+    const Status synced = sync_spool(*upload);
+    const MutexLock lock(upload->mutex);
+    upload->finishing = false;
+    if (!synced.ok()) return synced.error();
+    return State::kPartial;
   }
   const Status sealed = failure ? Status(*failure) : seal(*upload);
   if (sealed.ok()) {
@@ -496,7 +548,7 @@ Result<State> BucketStore::finish(const std::shared_ptr<BucketPending>& upload,
 Result<Sha256> BucketStore::hash_object(const BucketPending& upload) {
   codec::Sha256Stream stream;
   for (std::uint64_t at = 0; at < upload.total;) {
-    TRY(const std::string bytes, bucket_.get(ctx_, blob_key(upload.digest), at, kRangeBytes));
+    TRY(const std::string bytes, bucket_.get(ctx_, blob_key(upload.digest), at, kHashBytes));
     if (bytes.empty()) return Error(Code::kUnavailable, "the object in the bucket is too short");
     stream.update(bytes);
     at += bytes.size();
@@ -504,13 +556,13 @@ Result<Sha256> BucketStore::hash_object(const BucketPending& upload) {
   return stream.finish();
 }
 
-void BucketStore::forget_parts(BucketPending& upload) {
+void BucketStore::forget_parts(BucketPending& upload) const {
   upload.id.clear();
   upload.parts.clear();
   upload.hash = std::make_unique<codec::Sha256Stream>();
   upload.hashed = 0;
-  const MutexLock lock(upload.mutex);
-  upload.held = upload.begin = upload.end = 0;
+  (void)cut_spool(upload, upload.held);
+  upload.held = upload.end = 0;
 }
 
 Status BucketStore::seal(BucketPending& upload) {
@@ -538,6 +590,7 @@ Status BucketStore::seal(BucketPending& upload) {
       TRY(const auto objects, bucket_.list(ctx_, key));
       if (objects.size() != 1 || objects[0].size_bytes != upload.total) {
         (void)bucket_.abort(ctx_, key, upload.id);
+        const MutexLock lock(upload.mutex);
         forget_parts(upload);
         return start_over();
       }
@@ -569,10 +622,13 @@ Status BucketStore::discard(const std::shared_ptr<BucketPending>& upload) {
   if (removed.ok()) removed = bucket_.remove(ctx_, key);
   if (removed.ok() && upload->total > options_.part_bytes)
     removed = bucket_.remove(ctx_, record_key(upload->digest, upload->total));
-  if (!removed.ok()) {
+  {
     const MutexLock lock(upload->mutex);
-    upload->finishing = false;
-    return removed;
+    if (removed.ok()) removed = cut_spool(*upload, upload->held);
+    if (!removed.ok()) {
+      upload->finishing = false;
+      return removed;
+    }
   }
   const MutexLock lock(mutex_);
   pending_.erase(upload->digest);

@@ -3,8 +3,9 @@
 //   blobs/HEX             the object; from a multipart upload if larger than one part
 //   uploads/HEX-TOTAL     the identifier of that multipart upload
 //
-// A blob is visible if it has no object below uploads/. The bucket is the only durable state; one
-// process uses it at a time, and keeps the names and sizes in memory.
+// A blob is visible if it has no object below uploads/. One process uses the bucket at a time, and
+// keeps the names and sizes in memory. The bytes behind the last whole part wait in a local file,
+// HEX-TOTAL-PART. An upload without that file continues behind the last whole part.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,10 @@
 namespace varda::registry {
 
 struct BucketStoreOptions {
-  os::Path spool;  // directory for bytes that are not yet in the bucket; emptied
+  os::Path spool;  // directory for bytes that are not yet in the bucket; created
   std::uint64_t quota_bytes = 0;
-  std::size_t running_max = 64;  // each needs two parts of disk
-  std::size_t unfinished_max = 10'000;
+  std::size_t running_max = 64;        // each needs up to three parts of disk
+  std::size_t unfinished_max = 1000;   // each needs up to one part of disk
   std::uint64_t part_bytes = 8 << 20;  // S3 allows no smaller parts than 5 MiB
 };
 

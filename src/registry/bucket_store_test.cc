@@ -6,6 +6,7 @@
 
 #include "base/testing/eventually.h"
 #include "meta/object.h"
+#include "os/testing/crashing_file_system.h"
 #include "os/testing/memory_file_system.h"
 #include "registry/bucket_versions.h"
 #include "registry/testing/memory_s3.h"
@@ -30,7 +31,8 @@ std::string noise(std::size_t size, std::uint32_t seed) {
 
 /// One process of a registry over a server that outlives it.
 struct Process {
-  explicit Process(MemoryS3& s3, BucketStoreOptions options = {}, int attempts = 1)
+  explicit Process(MemoryS3& s3, BucketStoreOptions options = {}, int attempts = 1,
+                   os::FileSystem* disk = nullptr)
       : http(net::loopback(s3.handler())) {
     options.spool = "/spool";
     options.part_bytes = kPart;
@@ -41,7 +43,7 @@ struct Process {
     to.attempts_max = attempts;
     to.first_pause = Duration(0);
     bucket = Bucket::create(to, *http).value();
-    auto opened = open_bucket_store(kForever, options, *bucket, fs);
+    auto opened = open_bucket_store(kForever, options, *bucket, disk != nullptr ? *disk : fs);
     error = opened.ok() ? Status() : Status(opened.error());
     if (opened.ok()) store = std::move(*opened);
     versions = std::make_unique<BucketVersions>(kForever, *bucket);
@@ -118,15 +120,14 @@ TEST(BucketStore, LargeBlobIsVisibleAfterItsLastPiece) {
   Process process(s3);
   const std::string bytes = noise(5500, 1);
   const Sha256 digest = Sha256::of(bytes);
-  // The bytes behind the last whole part are dropped, and the client sees the offset.
   EXPECT_EQ(process.send(bytes, 0, 3300).value(), State::kPartial);
-  EXPECT_EQ(process.store->offset(digest), 3000u);
+  EXPECT_EQ(process.store->offset(digest), 3300u);
   EXPECT_FALSE(process.store->find(digest).value());
   EXPECT_EQ(process.get(digest).status, 404);
   // An overlap is fine, and a gap is not.
-  EXPECT_EQ(process.code_of_begin({digest, 3001, 1000, 5500}), Code::kConflict);
+  EXPECT_EQ(process.code_of_begin({digest, 3301, 1000, 5500}), Code::kConflict);
   EXPECT_EQ(process.send(bytes, 2500, 2000).value(), State::kPartial);
-  EXPECT_EQ(process.store->offset(digest), 4000u);
+  EXPECT_EQ(process.store->offset(digest), 4500u);
   EXPECT_EQ(process.send(bytes, 0, 5500).value(), State::kStored);
   EXPECT_EQ(process.store->offset(digest), std::nullopt);
   EXPECT_EQ(process.body(bytes), bytes);
@@ -134,15 +135,101 @@ TEST(BucketStore, LargeBlobIsVisibleAfterItsLastPiece) {
   EXPECT_EQ(s3.objects().size(), 1u) << "no record is left";
 }
 
-TEST(BucketStore, PieceWithoutAWholePartIsRefused) {
+TEST(BucketStore, SmallPiecesBecomeWholeParts) {
+  MemoryS3 s3;
+  s3.set_part_bytes_min(kPart);
+  MemoryFileSystem disk;
+  const std::string bytes = noise(2777, 1);
+  const Sha256 digest = Sha256::of(bytes);
+  for (std::uint64_t at = 0; at < bytes.size(); at += 100) {
+    // Each piece comes to another process, on the same disk.
+    Process process(s3, {}, 1, &disk);
+    ASSERT_TRUE(process.error.ok()) << process.error.error();
+    ASSERT_EQ(process.store->offset(digest).value_or(0), at);
+    const std::uint64_t length = std::min<std::uint64_t>(100, bytes.size() - at);
+    const auto state = process.send(bytes, at, length);
+    ASSERT_TRUE(state.ok()) << state.error();
+    ASSERT_EQ(*state == State::kStored, at + length == bytes.size());
+  }
+  Process process(s3, {}, 1, &disk);
+  EXPECT_EQ(process.body(bytes), bytes);
+  EXPECT_TRUE(disk.list("/spool")->empty());
+}
+
+TEST(BucketStore, NewerBytesOfTheSpoolReplaceOlderOnes) {
   MemoryS3 s3;
   Process process(s3);
+  const std::string bytes = noise(1900, 1), other = noise(1900, 2);
+  const Sha256 digest = Sha256::of(bytes);
+  ASSERT_EQ(process.send_as(digest, other, 0, 700).value(), State::kPartial);
+  EXPECT_EQ(process.send_as(digest, bytes, 0, 900).value(), State::kPartial);
+  EXPECT_EQ(process.store->offset(digest), 900u);
+  EXPECT_EQ(process.send(bytes, 900, 1000).value(), State::kStored);
+  EXPECT_EQ(process.body(bytes), bytes);
+}
+
+TEST(BucketStore, AcknowledgedPieceSurvivesAPowerCut) {
   const std::string bytes = noise(2500, 1);
   const Sha256 digest = Sha256::of(bytes);
-  const auto refused = process.store->begin({digest, 0, 999, 2500});
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code(), Code::kInvalid);
-  EXPECT_NE(refused.error().message().find("reach byte 1000"), std::string::npos);
+  for (std::uint64_t seed = 1; seed < 20; ++seed) {
+    MemoryS3 s3;
+    os::testing::CrashingFileSystem disk;
+    {
+      Process process(s3, {}, 1, &disk);
+      ASSERT_EQ(process.send(bytes, 0, 300).value(), State::kPartial);
+      ASSERT_EQ(process.send(bytes, 300, 900).value(), State::kPartial);
+    }
+    const auto dark = disk.crashed(seed);
+    Process process(s3, {}, 1, dark.get());
+    ASSERT_TRUE(process.error.ok()) << process.error.error();
+    ASSERT_EQ(process.store->offset(digest), 1200u);
+    EXPECT_EQ(process.send(bytes, 1200, 1300).value(), State::kStored);
+    EXPECT_EQ(process.body(bytes), bytes);
+  }
+}
+
+TEST(BucketStore, FaultsOfTheDiskKeepWholeParts) {
+  const std::string bytes = noise(2500, 1);
+  const Sha256 digest = Sha256::of(bytes);
+  for (const char* call : {"open", "write", "sync", "sync_directory", "read"}) {
+    for (int nth = 1; nth < 6; ++nth) {
+      SCOPED_TRACE(std::string(call) + std::to_string(nth));
+      MemoryS3 s3;
+      MemoryFileSystem disk;
+      Process process(s3, {}, 1, &disk);
+      disk.fail_nth(nth, call);
+      std::uint64_t acknowledged = 0;
+      for (const std::uint64_t end : {400, 1300, 2500}) {
+        const auto state = process.send(bytes, acknowledged, end - acknowledged);
+        if (!state.ok()) break;
+        acknowledged = end;
+      }
+      disk.on_call({});
+      if (acknowledged < 2500) {
+        EXPECT_LE(acknowledged / kPart * kPart, process.store->offset(digest).value_or(0));
+      }
+      const Status sent = process.send_rest(bytes);
+      ASSERT_TRUE(sent.ok()) << sent.error();
+      EXPECT_EQ(process.body(bytes), bytes);
+      EXPECT_TRUE(disk.list("/spool")->empty());
+    }
+  }
+}
+
+TEST(BucketStore, ForeignFilesOfTheSpoolAreRemoved) {
+  MemoryS3 s3;
+  MemoryFileSystem disk;
+  const std::string bytes = noise(500, 1), hex = Sha256::of(bytes).hex();
+  {
+    Process process(s3, {}, 1, &disk);
+    ASSERT_EQ(process.send(bytes, 0, 500).value(), State::kStored);
+  }
+  for (const std::string& name : {std::string("notes"), hex + "-500-0", Sha256().hex() + "-500-1",
+                                  Sha256().hex() + "-2-0", Sha256().hex() + "-500-x"})
+    ASSERT_TRUE(os::write_file_atomically(disk, "/spool/" + name, "123").ok());
+  Process process(s3, {}, 1, &disk);
+  ASSERT_TRUE(process.error.ok()) << process.error.error();
+  EXPECT_TRUE(disk.list("/spool")->empty());
   EXPECT_EQ(process.store->usage().uploads, 0u);
 }
 
@@ -195,7 +282,7 @@ TEST(BucketStore, NewPieceTakesOverFromABrokenConnection) {
   const Sha256 digest = Sha256::of(bytes);
   const auto old = process.store->begin({digest, 0, 5500, 5500});
   ASSERT_TRUE(Process::write(**old, std::string_view(bytes).substr(0, 2400)).ok());
-  ASSERT_TRUE(eventually([&] { return process.store->offset(digest) == 2000u; }));
+  ASSERT_EQ(process.store->offset(digest), 2400u);
   bool woken = false;
   (*old)->on_ready([&] { woken = true; });
   const auto fresh = process.store->begin({digest, 2000, 3500, 5500});
