@@ -485,6 +485,29 @@ Result<net::ClientResponse> Client::open(const Context& ctx, std::string method,
                            .headers = std::move(headers)});
 }
 
+Result<net::HttpClient::Answer> Client::exchange(const Context& ctx, std::string method,
+                                                 std::string target, net::Headers headers,
+                                                 std::string body) const {
+  constexpr std::size_t kAnswerBytesMax = 1 << 20;
+  const std::string name = what(method, target);
+  TRY(net::ClientResponse response, impl_->send(ctx, {.method = std::move(method),
+                                                      .target = std::move(target),
+                                                      .body = std::move(body),
+                                                      .type = "application/octet-stream",
+                                                      .accept = "",
+                                                      .headers = std::move(headers)}));
+  net::HttpClient::Answer answer{
+      .status = response.status, .headers = std::move(response.headers), .body = {}};
+  while (true) {
+    auto more = response.body->read();
+    if (!more.ok()) return std::move(more).error().context(name);
+    if (!*more) return answer;
+    if (answer.body.size() + (*more)->size() > kAnswerBytesMax)
+      return Error(Code::kExhausted, name + ": the answer is too large");
+    answer.body += **more;
+  }
+}
+
 Result<std::string> Client::text(const Context& ctx, std::string target) const {
   return impl_->call(ctx, {.target = std::move(target), .accept = "*/*"});
 }

@@ -153,6 +153,11 @@ class Client {
   /// body as a stream. An answer of 400 or above is an Error. Only the context limits the time.
   Result<net::ClientResponse> open(const Context& ctx, std::string method, std::string target,
                                    net::Headers headers = {}, std::string body = "") const;
+  /// Sends a request of another protocol to the server, with this client's credentials. The answer
+  /// has at most 1 MiB and may have any status. Only the context limits the time.
+  Result<net::HttpClient::Answer> exchange(const Context& ctx, std::string method,
+                                           std::string target, net::Headers headers,
+                                           std::string body) const;
   /// Like open(), but reads the whole body.
   Result<std::string> text(const Context& ctx, std::string target) const;
   Result<Json> json(const Context& ctx, std::string method, std::string target,
