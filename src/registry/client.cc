@@ -42,7 +42,9 @@ Error refusal_of(const net::HttpClient::Answer& answer) {
       (answer.status >= 500 && answer.status != 507))
     code = Code::kUnavailable;
   const auto body = codec::parse_json(answer.body);
-  const std::string why = body.ok() ? (*body)["error"].as_string() : "";
+  // A gateway in between refuses with a Status of Kubernetes.
+  const std::string why =
+      body.ok() ? (*body)["error"].string_or((*body)["message"].as_string()) : "";
   return {code, "the registry answered " + std::to_string(answer.status) +
                     (why.empty() ? "" : ": " + why)};
 }

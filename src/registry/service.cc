@@ -204,6 +204,10 @@ net::Handler Service::handler() {
 }
 
 bool Service::allowed(const Request& request) const {
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (reads && options_.reads == Options::Reads::kByDigest &&
+      request.path().starts_with("/v1/blobs/sha256:"))
+    return true;
   return options_.token.empty() ||
          codec::same_secret(request.headers.find("Authorization").value_or(""),
                             "Bearer " + options_.token);
@@ -424,19 +428,20 @@ Result<bool> Service::put_version(const VersionKey& key, Version version) {
   return !existing.ok();
 }
 
-Result<Service::Collected> Service::collect(WallTime now) {
+Result<Service::Collected> Service::collect(WallTime now, const std::set<Sha256>& named) {
   const MutexLock lock(changes_);
   const WallTime limit = now - std::chrono::duration_cast<WallTime::duration>(options_.grace);
   Collected out;
   TRY(out.uploads, blobs_.expire_uploads(limit));
-  TRY(const auto named, versions_.references());
+  TRY(const auto versions, versions_.references());
   std::optional<Sha256> after;
   while (true) {
     TRY(const std::vector<BlobInfo> page, blobs_.list(after, kPageMax));
     if (page.empty()) break;
     after = page.back().digest;
     for (const BlobInfo& blob : page) {
-      if (named.contains(blob.digest) || blob.created >= limit) continue;
+      if (versions.contains(blob.digest) || named.contains(blob.digest) || blob.created >= limit)
+        continue;
       TRY_VOID(blobs_.remove(blob.digest));
       ++out.blobs;
       out.bytes += blob.size_bytes;

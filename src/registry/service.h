@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -21,7 +22,10 @@ class Service {
   struct Options {
     std::uint64_t quota_bytes = 0;  // larger blobs get 413; 0: no limit
     Duration grace = std::chrono::hours(24);
-    std::string token;        // every request needs it as bearer token; "": none
+    std::string token;  // every request needs it as bearer token; "": none
+    /// kByDigest: GET and HEAD of a blob need no token, because the digest is a secret of its own.
+    enum class Reads { kWithToken, kByDigest };
+    Reads reads = Reads::kWithToken;
     std::size_t threads = 8;  // for requests that block, and for verifications
     metrics::Registry* metrics = nullptr;
   };
@@ -36,8 +40,10 @@ class Service {
     std::size_t blobs = 0, uploads = 0;
     std::uint64_t bytes = 0;
   };
-  /// Removes blobs that no version names, and unfinished uploads, if older than the grace period.
-  Result<Collected> collect(WallTime now) EXCLUDES(changes_);
+  /// Removes blobs that no version and not `named` names, and unfinished uploads, if older than the
+  /// grace period.
+  Result<Collected> collect(WallTime now, const std::set<codec::Sha256>& named = {})
+      EXCLUDES(changes_);
 
  private:
   class Receiver;
