@@ -201,6 +201,8 @@ void EdgeWorker::describe(Type<EdgeWorker>& t) {
   t.field("uid", &EdgeWorker::uid, "metadata.uid of the worker's job.").length(0, 64);
   t.field("owner", &EdgeWorker::owner, "KIND/NAME of the worker's job.").length(0, 317);
   t.field("assignment", &EdgeWorker::assignment, "Assignment of the worker.");
+  t.field("uploads", &EdgeWorker::uploads,
+          "Files that the worker may upload to the registry. Absent: none.");
   t.keep_unknown(&EdgeWorker::unknown);
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/edgeai/worker_uploads.h"
 #include "api/kind.h"
 #include "meta/object.h"
 
@@ -113,8 +114,9 @@ struct EdgeDataset {
 struct EdgeWorker {
   std::string key;  // NAMESPACE/NAME
   std::string uid;
-  std::string owner;  // KIND/NAME of the job, for display
-  Json assignment;    // defined by the job; the worker reads it
+  std::string owner;                     // KIND/NAME of the job, for display
+  Json assignment;                       // defined by the job; the worker reads it
+  std::optional<WorkerUploads> uploads;  // absent: the worker may not upload files
   Json unknown;
   static void describe(Type<EdgeWorker>& t);
 };

@@ -170,6 +170,8 @@ void JointEdgeWorker::describe(Type<JointEdgeWorker>& t) {
   t.field("hardExampleMining", &JointEdgeWorker::hard_example_mining,
           "Decides which answers of the small model are hard, so that the big model is called. "
           "Default: none.");
+  t.field("uploads", &JointEdgeWorker::uploads,
+          "Files that the worker may upload to the registry. Default: none.");
   t.keep_unknown(&JointEdgeWorker::unknown);
   for (Rule& rule : detail::edge_worker_rules()) t.rule(std::move(rule));
   for (Rule& rule : detail::edge_policy_rules()) t.rule(std::move(rule));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/ai/inference_model.h"
+#include "api/edgeai/worker_uploads.h"
 #include "api/kind.h"
 #include "api/sedna/worker.h"
 #include "meta/object.h"
@@ -22,6 +23,7 @@ std::optional<std::chrono::milliseconds> parse_deadline(std::string_view text);
 
 struct JointEdgeWorker : Worker {
   std::optional<HardExampleMining> hard_example_mining;
+  std::optional<WorkerUploads> uploads;  // absent: the worker may not upload files
   Json unknown;
   static void describe(Type<JointEdgeWorker>& t);
 };

@@ -18,6 +18,7 @@ const rules::Member kSelector{"selector", rules::Shape::kObject};
 const rules::Member kWorkerSpec{"workerSpec", rules::Shape::kObject};
 const rules::Member kTemplate{"template", rules::Shape::kObject};
 const rules::Member kHpa{"hpa", rules::Shape::kObject};
+const rules::Member kUploads{"uploads", rules::Shape::kObject};
 const std::vector<rules::Member> kSettings{{"resources", rules::Shape::kObject},
                                            {"env", rules::Shape::kList},
                                            {"imagePullSecrets", rules::Shape::kList},
@@ -190,6 +191,9 @@ std::vector<Rule> edge_worker_rules() {
           {kWorkerSpec, kTemplate},
           at_most("replicas", 1,
                   "must be 0 or 1 without a workerSpec or template: one server runs on a node")),
+      unless_any_set({kWorkerSpec, kTemplate},
+                     forbidden_with(kUploads, {kUploads},
+                                    "needs a workerSpec or template: varda-serve uploads nothing")),
   };
 }
 

@@ -148,6 +148,7 @@ workers::Worker first_worker(const JointInferenceService& service, const std::ve
   workers::Worker worker = placed_worker(tier);
   if (tier.has_template()) {
     if (tier.policy != nullptr) worker.hard_example_mining = *tier.policy;
+    if (service.spec.edge_worker) worker.uploads = service.spec.edge_worker->uploads;
     worker.cloud_url = reported_url(service, tiers[1]);
   } else {
     worker.serving_port = port_of(service, worker, first_nodes(tier, world), world);

@@ -172,6 +172,7 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
     one.uid = job.metadata.uid;
     one.owner = std::string(job.kind) + "/" + job.metadata.name;
     one.assignment = make_assignment(job, worker, model);
+    one.uploads = worker.uploads;
     const api::EdgeWorker* assigned = node.spec.find_worker(one.key);
     // While the model is unknown or being installed, the previous assignment stays, to avoid an
     // intermediate change.

@@ -81,6 +81,8 @@ struct Worker {
   /// kEdge: URL of the cloud worker. Absent: there is no cloud worker. "": not known yet; existing
   /// pods stay, and no pod is created.
   std::optional<std::string> cloud_url;
+  /// kEdge: files that the worker may upload to the registry. Absent: none.
+  std::optional<api::WorkerUploads> uploads;
   // For kCloud.
   std::int64_t service_port = 5000;
   std::string service_type = "NodePort";
