@@ -177,6 +177,8 @@ class GatewayImpl final : public Gateway, Admission {
                             .patience = options_.limits.first_read_patience}),
         before_pods_({.ready = [this] { return pods_.view().complete(); },
                       .patience = options_.limits.first_read_patience}) {
+    if (options_.registry != nullptr)
+      uploads_ = std::make_unique<Uploads>(*options_.registry, options_.uploads);
     if (options_.edge_node_changed) edge_nodes_.on_change(options_.edge_node_changed);
     edge_nodes_.start();
     if (!options_.metrics) return;
@@ -199,6 +201,21 @@ class GatewayImpl final : public Gateway, Admission {
     return [this](Request request, Responder respond) {
       serve(std::move(request), std::move(respond), Patience::kMayWait);
     };
+  }
+
+  net::Reception receive(const Request& head) override {
+    if (!uploads_ || !Uploads::is_for(head)) return {};
+    const auto caller = identify(head);
+    // serve() waits for the first read, and checks again.
+    if (caller.ok() && !edge_nodes_.view().complete()) return {};
+    std::optional<Response> refused;
+    if (caller.ok()) {
+      refused = uploads_->refusal(caller->node, upload_limit(caller->node), head);
+    } else {
+      refused = error_response(caller.error());
+    }
+    if (refused) count(refused->status);
+    return {.receiver = nullptr, .refusal = std::move(refused)};
   }
 
   bool ready() const override { return edge_nodes_.ready() && pods_.ready() && !stopping_.load(); }
@@ -329,6 +346,14 @@ class GatewayImpl final : public Gateway, Admission {
         return wait(before_edge_nodes_, std::move(request), std::move(respond));
       return answer(respond, not_ready());
     }
+    if (Uploads::is_for(request)) {
+      if (!uploads_)
+        return answer(respond,
+                      error_response(Error(Code::kNotFound, "this gateway has no registry")));
+      if (!is_of_known_layer(*caller))
+        return read_layer_first(*caller, std::move(request), std::move(respond), patience);
+      return forward_upload(*node, std::move(request), std::move(respond));
+    }
     auto info = parse_request(request);
     if (!info.ok()) return answer(respond, error_response(info.error()));
     const auto way = route(*node, *info);
@@ -349,6 +374,35 @@ class GatewayImpl final : public Gateway, Admission {
     if (const auto type = request.headers.find("Content-Type")) call.content_type = *type;
     go_upstream(*node, call.body.size(), std::move(respond),
                 [this, way = *way, call = std::move(call)] { return serve_upstream(way, call); });
+  }
+
+  // ---- Files for the registry.
+
+  /// Uploads::limit_of() the node's EdgeNode. Remembers it for the version, since each piece asks.
+  std::uint64_t upload_limit(const std::string& node) EXCLUDES(upload_limits_mutex_) {
+    const auto edge_node = edge_nodes_.view().get(node, {"", node});
+    if (!edge_node) return 0;
+    const std::string& version = edge_node->metadata.resource_version;
+    {
+      const MutexLock lock(upload_limits_mutex_);
+      const auto known = upload_limits_.find(node);
+      if (known != upload_limits_.end() && known->second.first == version)
+        return known->second.second;
+    }
+    const std::uint64_t limit = Uploads::limit_of(edge_node->json());
+    const MutexLock lock(upload_limits_mutex_);
+    if (upload_limits_.size() >= options_.limits.writers_max) upload_limits_.clear();
+    upload_limits_[node] = {version, limit};
+    return limit;
+  }
+
+  void forward_upload(const std::string& node, Request request, Responder respond) {
+    const auto responder = std::make_shared<Responder>(std::move(respond));
+    uploads_->serve(
+        node, [this, node]() -> Result<std::uint64_t> { return upload_limit(node); },
+        std::move(request), Responder([this, responder](Response response) {
+          answer(*responder, std::move(response));
+        }));
   }
 
   // ---- The layer of a certificate and the one on record (node_key.h).
@@ -751,6 +805,9 @@ class GatewayImpl final : public Gateway, Admission {
   Mirror pods_;
   Mutex written_mutex_;
   internal::Allowance written_ GUARDED_BY(written_mutex_);  // KiB, by node
+  Mutex upload_limits_mutex_;
+  std::unordered_map<std::string, std::pair<std::string, std::uint64_t>> upload_limits_
+      GUARDED_BY(upload_limits_mutex_);  // resourceVersion and limit, by node
   struct KnownLayer {
     Layer layer = Layer::kEdge;
     SteadyTime until;
@@ -760,6 +817,7 @@ class GatewayImpl final : public Gateway, Admission {
       GUARDED_BY(layers_mutex_);  // as last read, by node
   FairPool anonymous_, pool_;     // destroyed first: their work uses the rest
   StartupQueue before_edge_nodes_, before_pods_;
+  std::unique_ptr<Uploads> uploads_;  // null: no registry. Its work uses the members above
   metrics::SourceGuard gauges_;
 };
 

@@ -26,6 +26,7 @@
 #include "base/rng.h"
 #include "gateway/fair_pool.h"
 #include "gateway/sessions.h"
+#include "gateway/uploads.h"
 #include "kube/client.h"
 #include "net/http.h"
 #include "net/server.h"
@@ -72,6 +73,9 @@ class Gateway {
     /// Answers paths below /gateway/v1/ (enrolment and renewal), on a thread of a pool. It may
     /// block until its context ends. Nothing, or no function: 404.
     std::function<std::optional<net::Response>(const Context&, const net::Request&)> enrolment;
+    /// Reaches the registry of `uploads`; outlives the gateway. Null: nodes upload nothing, 404.
+    net::HttpClient* registry = nullptr;
+    Uploads::Options uploads;
     /// Receives every change of an EdgeNode, on the informer's thread. Must be quick.
     std::function<void(const runtime::Change&)> edge_node_changed;
     Limits limits;
@@ -86,6 +90,9 @@ class Gateway {
   /// For a net::Server, or net::loopback() with a Peer. Must not be called after the gateway is
   /// destroyed.
   virtual net::Handler handler() = 0;
+  /// For net::Server::Options::receive: refuses uploads that the work list does not ask for before
+  /// their bytes arrive. Quick.
+  virtual net::Reception receive(const net::Request& head) = 0;
   /// True: all that watches need has been read, and the gateway is not stopping.
   virtual bool ready() const = 0;
   /// Ends every watch: clients see the end of the stream. Later watches end at once. Idempotent.
