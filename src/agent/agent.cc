@@ -12,6 +12,8 @@
 #include "agent/replicas/manager.h"
 #include "agent/replicas/peers.h"
 #include "agent/workers/api.h"
+#include "agent/workers/artifact_sender.h"
+#include "agent/workers/artifact_store.h"
 #include "agent/workers/manager.h"
 #include "agent/workers/ports.h"
 #include "base/log.h"
@@ -121,6 +123,7 @@ class AgentImpl final : public Agent {
  private:
   void run_tasks(const Context& ctx) {
     std::vector<runtime::Task> tasks = core_->tasks();
+    for (runtime::Task& task : sender_->tasks()) tasks.push_back(std::move(task));
     if (pods_)
       for (runtime::Task& task : pods_->tasks()) tasks.push_back(std::move(task));
     if (peers_) tasks.push_back(peers_->task(system_clock(), [this] { replicas_->url_changed(); }));
@@ -215,10 +218,21 @@ class AgentImpl final : public Agent {
                                    .times = {.recount = options_.dataset_recount},
                                    .metrics = options_.metrics},
         fs_, tree_below(options_.dataset_roots), *watch_);
+    const auto boot = os::read_file(os::real_file_system(), "/proc/sys/kernel/random/boot_id");
+    artifacts_ = std::make_unique<workers::ArtifactStore>(
+        workers::ArtifactStore::Options{.root = options_.data_directory / "uploads",
+                                        .boot = boot.value_or(""),
+                                        .changed = [this] { workers_->artifacts_changed(); }},
+        fs_, *state_store_);
+    // Without the directory, workers get 503 for files, and everything else works.
+    if (const Status loaded = artifacts_->load(); !loaded.ok())
+      log::error("workers cannot upload files", {{"error", loaded.error()}});
+    sender_ = std::make_unique<workers::ArtifactSender>(
+        workers::ArtifactSender::Options{.metrics = options_.metrics}, *artifacts_, fs_, api_);
     workers_ = std::make_unique<workers::Manager>(
-        workers::Manager::Options{
-            .directory = options_.data_directory / "workers",
-            .socket_directory = options_.worker_socket.parent_path().string()},
+        workers::Manager::Options{.directory = options_.data_directory / "workers",
+                                  .socket_directory = options_.worker_socket.parent_path().string(),
+                                  .artifacts = artifacts_.get()},
         fs_, *state_store_, rng_);
     std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get()};
     if (replicas_) components.push_back(replicas_.get());
@@ -234,14 +248,18 @@ class AgentImpl final : public Agent {
   }
 
   Status start_worker_api() {
-    worker_api_ = std::make_unique<workers::Api>(
-        workers::Api::Options{.node_name = options_.node_name, .metrics = options_.metrics},
-        *workers_);
+    worker_api_ =
+        std::make_unique<workers::Api>(workers::Api::Options{.node_name = options_.node_name,
+                                                             .artifacts = artifacts_.get(),
+                                                             .metrics = options_.metrics},
+                                       *workers_);
     TRY(worker_ports_,
-        workers::Ports::open({.socket = options_.worker_socket,
-                              .listen = options_.worker_listen,
-                              .url_file = options_.data_directory / "worker/worker.url"},
-                             worker_api_->handler(), fs_));
+        workers::Ports::open(
+            {.socket = options_.worker_socket,
+             .listen = options_.worker_listen,
+             .url_file = options_.data_directory / "worker/worker.url",
+             .receive = [this](const net::Request& head) { return worker_api_->receive(head); }},
+            worker_api_->handler(), fs_));
     if (!worker_ports_->url().empty())
       log::info("worker API listens on a TCP port", {{"url", worker_ports_->url()}});
     return {};
@@ -306,7 +324,9 @@ class AgentImpl final : public Agent {
   std::unique_ptr<replicas::Peers> peers_;  // null: the node neither shares nor copies files
   std::unique_ptr<models::Manager> models_;
   std::unique_ptr<datasets::Manager> datasets_;
-  std::unique_ptr<replicas::Manager> replicas_;  // null: like peers_
+  std::unique_ptr<replicas::Manager> replicas_;        // null: like peers_
+  std::unique_ptr<workers::ArtifactStore> artifacts_;  // notifies workers_
+  std::unique_ptr<workers::ArtifactSender> sender_;
   std::unique_ptr<workers::Manager> workers_;
   std::unique_ptr<core::Core> core_;  // destroyed before its components
   std::unique_ptr<workers::Api> worker_api_;

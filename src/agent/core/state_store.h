@@ -4,6 +4,7 @@
 //   failures     failed jobs with reason and message, so that a restart still reports them
 //   address      the node's address, once drawn
 //   joint/KEY the tier counters of that model (tier_counters.h)
+//   artifacts/KEY the files that the worker handed over (workers/artifact_store.h)
 //   workers/KEY  the last messages of that worker, and what was forwarded (workers/state.h)
 #pragma once
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "agent/workers/answers.h"
 #include "base/log.h"
-#include "meta/status.h"
 #include "net/url.h"
 
 namespace varda::agent::workers {
@@ -18,70 +18,14 @@ using net::Response;
 
 constexpr std::string_view kAssignment = "/v1/assignment", kRegister = "/v1/register",
                            kProgress = "/v1/progress", kMetrics = "/v1/metrics",
-                           kResults = "/v1/results/";
+                           kResults = "/v1/results/", kArtifacts = "/v1/artifacts/";
 constexpr std::size_t kAllowancesMax = 2 * Manager::kWorkersMax;
-
-Response json_response(int status, const Json& body) {
-  Response out;
-  out.status = status;
-  out.headers.add("Content-Type", "application/json");
-  out.headers.add("Cache-Control", "no-store");
-  out.body = codec::write_json(body) + "\n";
-  return out;
-}
-
-/// A Kubernetes Status of status `Failure`.
-Response problem(int code, const char* reason, std::string message) {
-  meta::ApiStatus status;
-  status.code = code;
-  status.reason = reason;
-  status.message = std::move(message);
-  status.details = code == 429 || code == 503;
-  if (status.details) status.retry_after_seconds = 1;
-  Response out = json_response(code, status.to_json());
-  if (status.details) out.headers.add("Retry-After", "1");
-  if (code == 401) out.headers.add("WWW-Authenticate", "Bearer");
-  return out;
-}
-
-Response problem(const Error& error) {
-  switch (error.code()) {
-    case Code::kInvalid:
-      return problem(400, "BadRequest", error.message());
-    case Code::kUnauthenticated:
-      return problem(401, "Unauthorized", error.message());
-    case Code::kForbidden:
-      return problem(403, "Forbidden", error.message());
-    case Code::kExhausted:
-      return problem(413, "RequestEntityTooLarge", error.message());
-    case Code::kUnavailable:
-      return problem(503, "ServiceUnavailable", error.message());
-    default:
-      return problem(500, "InternalError", error.message());
-  }
-}
-
-/// An acknowledgement: the item, and whether it is safe from a power cut.
-Response acknowledgement(std::string item, bool durable) {
-  return json_response(durable ? 200 : 202,
-                       Json::object({{"item", std::move(item)}, {"durable", durable}}));
-}
-
-std::optional<std::string_view> bearer(const Request& request) {
-  const auto header = request.headers.find("Authorization");
-  constexpr std::string_view kScheme = "bearer ";
-  if (!header || header->size() <= kScheme.size()) return std::nullopt;
-  const bool matches =
-      std::equal(kScheme.begin(), kScheme.end(), header->begin(),
-                 [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
-  if (!matches) return std::nullopt;
-  return header->substr(kScheme.size());
-}
 
 /// Request name for metrics and logs, such as "assignment". Unknown paths are "other".
 std::string_view name_of(const Request& request) {
   for (const std::string_view path : {kAssignment, kRegister, kProgress, kMetrics})
     if (request.path() == path) return path.substr(4);
+  if (request.path().starts_with(kArtifacts)) return "artifacts";
   return request.path().starts_with(kResults) ? "results" : "other";
 }
 
@@ -99,11 +43,11 @@ bool Allowance::take(SteadyTime now) {
 }
 
 const std::vector<Api::Route>& Api::routes() {
-  static const std::vector<Route> all{{"GET", "/v1/assignment"},
-                                      {"POST", "/v1/register"},
-                                      {"PUT", "/v1/progress"},
-                                      {"PUT", "/v1/metrics"},
-                                      {"PUT", "/v1/results/{name}"}};
+  static const std::vector<Route> all{
+      {"GET", "/v1/assignment"},       {"POST", "/v1/register"},
+      {"PUT", "/v1/progress"},         {"PUT", "/v1/metrics"},
+      {"PUT", "/v1/results/{name}"},   {"PUT", "/v1/artifacts/{name}"},
+      {"HEAD", "/v1/artifacts/{name}"}};
   return all;
 }
 
@@ -111,7 +55,8 @@ Api::Api(Options options, Manager& manager)
     : options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
       manager_(manager),
-      unauthenticated_(options_.unauthenticated) {}
+      unauthenticated_(options_.unauthenticated),
+      pool_({.threads = 2, .queue_max = 256}) {}
 
 net::Handler Api::handler() {
   return [this](Request request, net::Responder respond) {
@@ -196,6 +141,15 @@ void Api::answer(const Request& request, const Reply& respond) {
     respond(std::move(response));
   };
   const std::string_view path = request.path();
+  if (path.starts_with(kArtifacts)) {
+    if (const auto over = over_limit(*caller, /*writes=*/false))
+      return reply(problem(429, "TooManyRequests", over->message()));
+    if (request.method == "HEAD")
+      return reply(find_artifact(*caller, std::string(path.substr(kArtifacts.size()))));
+    Response response = problem(405, "MethodNotAllowed", "this path takes PUT and HEAD only");
+    response.headers.add("Allow", "PUT, HEAD");
+    return reply(std::move(response));
+  }
   const bool result = path.starts_with(kResults) && path.size() > kResults.size();
   std::string_view method;
   for (const Route& route : routes())

@@ -15,10 +15,12 @@
 #include <vector>
 
 #include "agent/core/log_throttle.h"
+#include "agent/workers/artifact_store.h"
 #include "agent/workers/manager.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "net/http.h"
+#include "net/server.h"
 
 namespace varda::agent::workers {
 
@@ -48,7 +50,8 @@ class Api {
     Allowance::Rate requests{400, 200};
     Allowance::Rate writes{64, 20};            // registrations and results: each may sync the disk
     Allowance::Rate unauthenticated{100, 20};  // all requests without a valid token together
-    const Clock* clock = nullptr;              // null: the system clock
+    ArtifactStore* artifacts = nullptr;    // takes files of workers; null: none; outlives the API
+    const Clock* clock = nullptr;          // null: the system clock
     metrics::Registry* metrics = nullptr;  // varda_agent_worker_requests_total; outlives the API
   };
   /// `manager` outlives it.
@@ -56,6 +59,8 @@ class Api {
 
   /// Never blocks. The handler uses this object.
   net::Handler handler();
+  /// Takes the bodies of artifacts while they arrive, for net::Server::Options::receive.
+  net::Reception receive(const net::Request& head);
 
   struct Route {
     std::string_view method;
@@ -75,6 +80,15 @@ class Api {
   void get_assignment(const Manager::Caller& caller, const net::Request& request,
                       const Reply& reply);
   void put(const Manager::Caller& caller, const net::Request& request, const Reply& reply);
+  class Receiver;
+  class Comparison;
+  class Refusal;
+  net::Reception receive_from(const Manager::Caller& caller, const net::Request& head);
+  net::Response finish(ArtifactStore::Upload& upload, const ArtifactOwner& owner,
+                       const std::string& name);
+  net::Response refuse_artifact(const Error& error, const ArtifactOwner& owner,
+                                const std::string& name) const;
+  net::Response find_artifact(const Manager::Caller& caller, const std::string& name) const;
   std::optional<Error> over_limit(const Manager::Caller& caller, bool writes);
   codec::Json body_of(const Manager::Assignment& assignment) const;
   void count(std::string_view request, int status);
@@ -88,6 +102,7 @@ class Api {
   Mutex mutex_;
   std::map<std::string, Allowances> allowances_ GUARDED_BY(mutex_);  // by key of the worker
   Allowance unauthenticated_ GUARDED_BY(mutex_);
+  net::HandlerPool pool_;  // last, because running requests use the members above
 };
 
 }  // namespace varda::agent::workers

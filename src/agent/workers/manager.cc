@@ -55,6 +55,11 @@ void Manager::changed(Worker& worker) {
   note_change();
 }
 
+void Manager::artifacts_changed() {
+  const MutexLock lock(mutex_);
+  note_change();
+}
+
 // ---- the work list
 
 void Manager::apply(const core::WorkList& list) {
@@ -119,6 +124,21 @@ void Manager::apply_work_list() {
     adopt_live(live_is_new);
   }
   for (const Call& call : calls) call();
+  if (desired) give_owners();
+}
+
+void Manager::give_owners() {
+  if (options_.artifacts == nullptr) return;
+  std::vector<ArtifactOwner> owners;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, worker] : workers_) {
+      const auto& uploads = worker.spec.uploads;
+      owners.push_back(
+          {key, worker.spec.uid, uploads ? static_cast<std::uint64_t>(uploads->max_bytes) : 0});
+    }
+  }
+  options_.artifacts->set_owners(owners);
 }
 
 std::vector<Manager::Call> Manager::replace_workers(core::WorkList list,
@@ -233,7 +253,9 @@ std::optional<Manager::Caller> Manager::find_by_token(std::string_view token) co
   for (const auto& [key, worker] : workers_)
     if (codec::same_secret(worker.token_sha256, digest)) found = &worker;
   if (found == nullptr) return std::nullopt;
-  return Caller{found->name, found->spec.uid};
+  const auto& uploads = found->spec.uploads;
+  return Caller{found->name, found->spec.uid,
+                uploads ? static_cast<std::uint64_t>(uploads->max_bytes) : 0};
 }
 
 Manager::Assignment Manager::assignment_of(const Worker& worker) {
@@ -419,6 +441,7 @@ void Manager::publish_reports() {
   struct One {
     api::EdgeWorkerReport report;
     State state;
+    Json artifacts;
     std::string problem;
     std::uint64_t changes = 0;
   };
@@ -429,12 +452,17 @@ void Manager::publish_reports() {
     changed_ = false;
     list = list_.value_or(core::ListId());
     for (const auto& [key, worker] : workers_)
-      all.push_back(
-          {{.key = key, .uid = worker.spec.uid}, worker.state, worker.problem, worker.changes});
+      all.push_back({{.key = key, .uid = worker.spec.uid},
+                     worker.state,
+                     Json::object(),
+                     worker.problem,
+                     worker.changes});
   }
   std::vector<std::size_t> needs;
   for (One& one : all) {
-    one.report.report = one.state.report(2 * State::kBytesMax);
+    if (options_.artifacts != nullptr)
+      one.artifacts = options_.artifacts->report(one.report.key, one.report.uid);
+    one.report.report = one.state.report(2 * State::kBytesMax, one.artifacts);
     needs.push_back(codec::write_json(one.report.report).size() +
                     256);  // the space that report() reserves
   }
@@ -442,7 +470,7 @@ void Manager::publish_reports() {
   std::map<std::string, State> numbered;
   for (std::size_t i = 0; i < all.size(); ++i) {
     One& one = all[i];
-    if (rooms[i] < needs[i]) one.report.report = one.state.report(rooms[i]);
+    if (rooms[i] < needs[i]) one.report.report = one.state.report(rooms[i], one.artifacts);
     // Without a known sequence number, Models are not forwarded.
     if (!one.state.sequence()) one.report.report.erase("models");
     if (one.state.pass_on(one.report.report)) numbered.emplace(one.report.key, one.state);

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "agent/core/component.h"
+#include "agent/workers/artifact_store.h"
 #include "agent/workers/state.h"
 #include "agent/workers/tokens.h"
 #include "base/mutex.h"
@@ -43,6 +44,7 @@ class Manager final : public core::NodeComponent {
     std::chrono::milliseconds sync_pause{50};        // between writes of registrations and results
     std::chrono::milliseconds retry{5000};           // retry of failed disk writes
     const Clock* clock = nullptr;                    // null: the system clock
+    ArtifactStore* artifacts = nullptr;  // null: workers upload nothing; outlives the manager
   };
   /// All references outlive the manager. `rng` must be cryptographically secure.
   Manager(Options options, os::FileSystem& fs, core::StateStore& state_store, Rng& rng);
@@ -57,6 +59,9 @@ class Manager final : public core::NodeComponent {
   /// Saves all unsaved records and answers all pending calls.
   void finish() override;
 
+  /// The reports of the ArtifactStore changed. Quick; thread-safe.
+  void artifacts_changed();
+
   // ---- for the API. Thread-safe; no call blocks on the disk. Callbacks run immediately, or in
   // the task, exactly once.
 
@@ -64,6 +69,7 @@ class Manager final : public core::NodeComponent {
   struct Caller {
     Name name;
     std::string uid;
+    std::uint64_t upload_bytes_max = 0;  // 0: no uploads
   };
   /// Finds the worker with this token, in constant time.
   std::optional<Caller> find_by_token(std::string_view token) const;
@@ -122,6 +128,7 @@ class Manager final : public core::NodeComponent {
   std::vector<Call> replace_workers(core::WorkList list, std::map<std::string, State> records)
       REQUIRES(mutex_);
   void make_tokens();
+  void give_owners();
   void write();
   void save();
   void publish_reports();

@@ -99,6 +99,7 @@ class Workers : public ::testing::Test {
                                     one["uid"].as_string(),
                                     one["owner"].as_string(),
                                     one["assignment"],
+                                    {},
                                     {}});
     connect();
   }
@@ -756,7 +757,7 @@ TEST_F(Document, ServerAcceptsExamplesAndAnswersAsDescribed) {
   int examples = 0;
   for (const auto& [path, item] : document["paths"].as_object()) {
     for (const auto& [method, operation] : item.as_object()) {
-      if (method == "parameters") continue;
+      if (method == "parameters" || path == "/v1/artifacts/{name}") continue;  // api_artifacts_test
       const Json& content = operation.at("requestBody/content")["application/json"];
       std::vector<Json> bodies;
       for (const auto& [name, example] : content["examples"].as_object())

@@ -1,5 +1,7 @@
 #include "agent/workers/ports.h"
 
+#include <limits>
+
 #include "base/log.h"
 
 namespace varda::agent::workers {
@@ -16,15 +18,21 @@ Status make_directory(os::FileSystem& fs, const os::Path& path) {
   return fs.set_mode(path, 0750);
 }
 
-net::Server::Options server_options(std::string listen, std::chrono::milliseconds silence_max) {
+net::Server::Options server_options(std::string listen, const Ports::Options& ports) {
   net::Server::Options options;
   options.listen = std::move(listen);
-  options.idle_timeout = options.header_timeout = silence_max;
+  options.idle_timeout = options.header_timeout = ports.silence_max;
   options.write_timeout = std::chrono::seconds(10);
   options.body_bytes_per_second_min = 16 << 10;
   options.connections_max = 192;  // 64 workers, each with a waiting request and some others
   options.header_bytes_max = 8 << 10;
-  options.body_bytes_max = 64 << 10;  // above Api's limits, so that Api refuses
+  constexpr std::size_t kBodyMax = 64 << 10;  // above Api's limits, so that Api refuses
+  options.body_bytes_max = kBodyMax;
+  if (ports.receive) {
+    options.body_bytes_max = std::numeric_limits<std::size_t>::max();
+    options.body_bytes_max_of = [](std::string_view, std::string_view) { return kBodyMax; };
+    options.receive = ports.receive;
+  }
   return options;
 }
 
@@ -47,8 +55,7 @@ Result<std::unique_ptr<net::Server>> serve_at_socket(const Ports::Options& optio
                                                      const net::Handler& handler,
                                                      os::FileSystem& fs) {
   TRY_VOID(make_directory(fs, options.socket.parent_path()));
-  TRY(auto server,
-      serve(server_options("unix:" + options.socket.string(), options.silence_max), handler));
+  TRY(auto server, serve(server_options("unix:" + options.socket.string(), options), handler));
   TRY_VOID(fs.set_mode(options.socket, 0660));
   return server;
 }
@@ -72,8 +79,8 @@ Result<std::unique_ptr<Ports>> Ports::open(const Options& options, const net::Ha
   }
   if (options.listen.starts_with("unix:"))
     return Error(Code::kInvalid, "--worker-listen " + options.listen + ": expected ADDRESS:PORT");
-  TRY(out->port_, serve(server_options(options.listen, options.silence_max), handler)
-                      .context("--worker-listen"));
+  TRY(out->port_,
+      serve(server_options(options.listen, options), handler).context("--worker-listen"));
   if (!is_loopback(out->port_->address()))
     log::warn("worker tokens and reports are not encrypted on this address",
               {{"address", out->port_->address()}});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,7 @@ class Ports {
     os::Path socket;
     std::string listen;  // ADDRESS:PORT; "": no port
     os::Path url_file;   // holds http://ADDRESS:PORT while the port is open
+    std::function<net::Reception(const net::Request&)> receive;  // streams bodies; null: none
     std::chrono::milliseconds silence_max{5000};  // then closes connections without a header
   };
   /// Starts serving, one request per connection. `handler` outlives it. Errors concern `listen`.

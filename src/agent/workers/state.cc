@@ -146,7 +146,7 @@ Result<bool> State::set_result(const std::string& name, Json body, const std::st
   return true;
 }
 
-Json State::report(std::size_t bytes_max) const {
+Json State::report(std::size_t bytes_max, const Json& artifacts) const {
   Filler room(bytes_max > kFrameBytes ? bytes_max - kFrameBytes : 0);
   Json out = Json::object();
   std::vector<std::string> cut;
@@ -158,6 +158,7 @@ Json State::report(std::size_t bytes_max) const {
   for (const auto& [key, model] : models_.as_object()) room.put(models, key, model);
   left_out(models_.size() - models.size(), models_.size(), "models");
   if (!models.empty()) out.set("models", std::move(models));
+  if (!artifacts.empty() && !room.put(out, "artifacts", artifacts)) cut.emplace_back("artifacts");
   for (const auto& [name, item] : {std::pair("registered", &registered_),
                                    {"progress", &progress_},
                                    {"metrics", &written_metrics_}}) {

@@ -46,9 +46,9 @@ class State {
   Result<bool> set_result(const std::string& name, codec::Json message, const std::string& time);
 
   /// The upstream report in at most `bytes_max` bytes of JSON: Models first, then the rest, newest
-  /// results first. `cut` lists omitted parts. The report lacks the sequence number, which
-  /// identifies a version of `models`.
-  codec::Json report(std::size_t bytes_max) const;
+  /// results first. `artifacts` follows the Models. `cut` lists omitted parts. The report lacks the
+  /// sequence number, which identifies a version of `models`.
+  codec::Json report(std::size_t bytes_max, const codec::Json& artifacts = {}) const;
 
   /// The sequence number of the last forwarded `models`. Nothing: unknown, so nothing is forwarded
   /// yet.

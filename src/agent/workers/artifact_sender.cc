@@ -1,0 +1,125 @@
+#include "agent/workers/artifact_sender.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "registry/client.h"
+
+namespace varda::agent::workers {
+namespace {
+
+/// The registry behind the API server of a node, with the node's credentials.
+class RegistryOfNode final : public net::HttpClient {
+ public:
+  explicit RegistryOfNode(const kube::Client& api) : api_(api) {}
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    TRY(Answer answer, api_.exchange(ctx, std::move(request.method), std::move(request.url),
+                                     std::move(request.headers), std::move(request.body)));
+    return net::ClientResponse{.status = answer.status,
+                               .headers = std::move(answer.headers),
+                               .body = std::make_unique<Text>(std::move(answer.body))};
+  }
+
+ private:
+  class Text final : public net::BodyReader {
+   public:
+    explicit Text(std::string text) : text_(std::move(text)) {}
+    Result<std::optional<std::string>> read() override {
+      if (text_.empty()) return std::optional<std::string>();
+      return std::optional(std::exchange(text_, {}));
+    }
+
+   private:
+    std::string text_;
+  };
+  const kube::Client& api_;
+};
+
+}  // namespace
+
+ArtifactSender::ArtifactSender(Options options, ArtifactStore& store, os::FileSystem& fs,
+                               const kube::Client& api)
+    : options_(options),
+      clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
+      store_(store),
+      fs_(fs),
+      api_(api),
+      retry_(options_.retry_first) {
+  if (options_.metrics == nullptr) return;
+  sent_bytes_ = &options_.metrics->counter("varda_agent_artifact_upload_bytes_total",
+                                           "Bytes of workers' artifacts sent to the registry.");
+  uploaded_ = &options_.metrics->counter("varda_agent_artifact_uploads_total",
+                                         "Workers' artifacts that the registry has stored.");
+}
+
+std::vector<runtime::Task> ArtifactSender::tasks() {
+  return {{.name = "uploads",
+           .due = [this] { return store_.due(); },
+           .step = [this](const Context& ctx) { step(ctx); },
+           .wakeup = &store_.wakeup()}};
+}
+
+void ArtifactSender::step(const Context& ctx) {
+  const auto pending = store_.take();
+  if (!pending) return;
+  bool progressed = false;
+  const Status sent = send(ctx, *pending, progressed);
+  if (sent.ok()) {
+    retry_ = options_.retry_first;
+    if (uploaded_ != nullptr) uploaded_->add();
+    log::info("artifact uploaded", {{"worker", pending->key},
+                                    {"artifact", pending->artifact.name},
+                                    {"bytes", pending->artifact.bytes},
+                                    {"sha256", pending->artifact.sha256.hex()}});
+    return store_.set_uploaded(*pending);
+  }
+  if (sent.error().code() == Code::kCorrupt && is_damaged(*pending)) {
+    log::error("artifact damaged on this disk",
+               {{"worker", pending->key}, {"artifact", pending->artifact.name}});
+    return store_.set_failed(*pending, "the node's disk damaged the file");
+  }
+  if (!ctx.done())
+    log::warn(
+        "artifact upload interrupted, retrying",
+        {{"worker", pending->key}, {"artifact", pending->artifact.name}, {"error", sent.error()}});
+  if (progressed) retry_ = options_.retry_first;
+  store_.set_waiting(*pending, sent.error().message(), clock_.now() + retry_);
+  retry_ = std::min(retry_ * 2, options_.retry_max);
+}
+
+Status ArtifactSender::send(const Context& ctx, const ArtifactStore::Pending& pending,
+                            bool& progressed) {
+  RegistryOfNode http(api_);
+  std::optional<std::uint64_t> last;
+  SteadyTime report_at = clock_.now() + options_.progress_period;
+  const auto progress = [&](std::uint64_t done, std::uint64_t) {
+    if (last && done > *last) {
+      progressed = true;
+      if (sent_bytes_ != nullptr) sent_bytes_->add(static_cast<double>(done - *last));
+    }
+    last = done;
+    if (clock_.now() < report_at) return;
+    report_at = clock_.now() + options_.progress_period;
+    store_.set_sent(pending, done);
+  };
+  const Status sent = registry::upload(
+      ctx, http, {.url = "", .token = ""}, fs_, pending.path, pending.artifact.sha256,
+      {.piece_bytes = options_.piece_bytes, .attempts_max = 1, .progress = progress});
+  if (!sent.ok() && last) store_.set_sent(pending, *last);
+  return sent;
+}
+
+bool ArtifactSender::is_damaged(const ArtifactStore::Pending& pending) {
+  const auto file = fs_.open(pending.path, os::Open::kRead);
+  if (!file.ok()) return file.error().code() == Code::kNotFound;
+  codec::Sha256Stream stream;
+  while (true) {
+    const auto bytes = (*file)->read(256 << 10);
+    if (!bytes.ok()) return false;
+    if (bytes->empty()) return stream.finish() != pending.artifact.sha256;
+    stream.update(*bytes);
+  }
+}
+
+}  // namespace varda::agent::workers
