@@ -22,15 +22,18 @@
 #include "gateway/authority.h"
 #include "gateway/enrolment.h"
 #include "gateway/gateway.h"
+#include "gateway/uploads.h"
 #include "hosting/certificate_issuer.h"
 #include "kube/client.h"
 #include "meta/resources.h"
+#include "net/client.h"
 #include "net/server.h"
 #include "net/url.h"
 #include "net/validity.h"
 #include "node/log_stream.h"
 #include "os/file_system.h"
 #include "os/memory.h"
+#include "registry_server.h"
 #include "runtime/manager.h"
 #include "session_sources.h"
 #include "store/store.h"
@@ -167,6 +170,7 @@ class ControlPlaneImpl final : public ControlPlane {
     controllers_ = controllers::add_all(*manager_, hosting_options);
     cluster_ = cluster::add_all(*manager_, *client_, sessions_,
                                 {.node_port_host = options_.node_port_host});
+    if (!options_.registry.empty()) TRY_VOID(start_registry());
     TRY_VOID(listen());
     TRY_VOID(write_kubeconfigs(credentials_));
     renewal_ = std::jthread([this, credentials](const std::stop_token& stop) {
@@ -198,6 +202,10 @@ class ControlPlaneImpl final : public ControlPlane {
   std::string url() const override { return apiserver::url_of(server_->address()); }
   std::string gateway_address() const override {
     return gateway_server_ ? gateway_server_->address() : "";
+  }
+
+  std::string registry_url() const override {
+    return registry_server_ ? registry_server_->url() : "";
   }
 
   Status wait_for_nodes(const Context& ctx) override {
@@ -272,6 +280,8 @@ class ControlPlaneImpl final : public ControlPlane {
     if (api_) api_->stop();
     // Watches have ended here. Requests take milliseconds; followed logs never end.
     if (server_) server_->stop(std::chrono::seconds(1));
+    uploads_.reset();
+    if (registry_server_) registry_server_->stop();
     MutexLock lock(mutex_);
     stopped_ = true;
   }
@@ -401,6 +411,8 @@ class ControlPlaneImpl final : public ControlPlane {
     const auto handler = [this, api = api_->pool_handler(), backup](net::Request request,
                                                                     net::Responder respond) {
       if (request.path() == "/backup") return backup(std::move(request), std::move(respond));
+      if (uploads_ && gateway::Uploads::is_for(request))
+        return upload(std::move(request), std::move(respond));
       if (auto unready =
               apiserver::readiness(os::real_file_system(), options_.data_dir / "store.db", request))
         return respond(std::move(*unready));
@@ -425,6 +437,58 @@ class ControlPlaneImpl final : public ControlPlane {
     return {};
   }
 
+  Status start_registry() {
+    auto& fs = os::real_file_system();
+    TRY(const std::string token, registry_token(fs, options_.data_dir));
+    auto started =
+        RegistryServer::start({.storage = {.root = options_.data_dir / "registry"},
+                               .listen = options_.registry,
+                               .listen_any_if_taken = options_.registry_any_if_taken,
+                               .tls = std::nullopt,
+                               .service = {.token = token,
+                                           .reads = registry::Service::Options::Reads::kByDigest,
+                                           .metrics = &registry_},
+                               .named = [this](const Context& ctx) { return named_blobs(ctx); }});
+    if (!started.ok()) return std::move(started).error().context("--registry");
+    registry_server_ = std::move(*started);
+    registry_client_ = net::make_client({});
+    uploads_ = std::make_unique<gateway::Uploads>(*registry_client_, upload_options(token));
+    return {};
+  }
+
+  gateway::Uploads::Options upload_options(const std::string& token) {
+    return {.registry = {.url = registry_server_->url(), .token = token}, .metrics = &registry_};
+  }
+
+  /// Every SHA-256 in an object of our kinds: Models name blobs by URL, nodes report uploads.
+  Result<std::set<codec::Sha256>> named_blobs(const Context& ctx) const {
+    std::set<codec::Sha256> out;
+    for (const api::Kind* kind : api::kinds()) {
+      TRY_VOID(client_->list_pages(ctx, kind->resource, {.limit = 100},
+                                   [&out](std::size_t, const kube::List& page) {
+                                     for (const Json& object : page.items)
+                                       out.merge(digests_in(codec::write_json(object)));
+                                   }));
+    }
+    return out;
+  }
+
+  /// A file of a node that connects here. Other nodes use the gateway.
+  void upload(net::Request request, net::Responder respond) {
+    const auto identity = authenticator_->authenticate(request);
+    const auto node = identity ? identity->node() : std::nullopt;
+    if (!node)
+      return respond(
+          {.status = identity ? 403 : 401,
+           .body = "only nodes upload files here; `varda push` sends to the registry\n"});
+    const auto limit = [this, node = *node]() -> Result<std::uint64_t> {
+      const Context ctx = Context::background().with_timeout(std::chrono::seconds(10));
+      TRY(const auto edge_node, client_->find(ctx, api::EdgeNode::resource(), {"", node}));
+      return edge_node ? gateway::Uploads::limit_of(*edge_node) : 0;
+    };
+    uploads_->serve(*node, limit, std::move(request), std::move(respond));
+  }
+
   /// Starts the gateway for further nodes, in front of the API server of this process.
   Status start_gateway() {
     gateway_client_ = std::make_unique<kube::Client>(
@@ -444,10 +508,16 @@ class ControlPlaneImpl final : public ControlPlane {
       return enrolment_->handle(ctx, request);
     };
     options.metrics = &registry_;
+    if (registry_server_) {
+      TRY(const std::string token, registry_token(os::real_file_system(), options_.data_dir));
+      options.registry = registry_client_.get();
+      options.uploads = upload_options(token);
+    }
     options.limits.connections_max = make_room_for_connections(options.limits.connections_max);
     net::Server::Options listen = gateway::server_options(options.limits);
     TRY(gateway_, gateway::Gateway::create(std::move(options)));
     listen.listen = options_.gateway;
+    listen.receive = [this](const net::Request& head) { return gateway_->receive(head); };
     TRY(listen.tls, authority_->server({options_.gateway.substr(0, options_.gateway.rfind(':'))}));
     auto server = net::Server::create(listen, gateway_->handler());
     if (!server.ok() && options_.gateway_any_if_taken &&
@@ -481,6 +551,10 @@ class ControlPlaneImpl final : public ControlPlane {
   std::unique_ptr<hosting::CertificateIssuer> certificates_;
   std::unique_ptr<controllers::Controllers> controllers_;
   std::unique_ptr<cluster::Controllers> cluster_;
+  std::unique_ptr<RegistryServer> registry_server_;  // null: none
+  std::unique_ptr<net::HttpClient> registry_client_;
+  std::unique_ptr<gateway::Uploads>
+      uploads_;  // of nodes that connect to server_; null: no registry
   std::unique_ptr<net::Server> server_;
   std::optional<gateway::Authority> authority_;
   std::unique_ptr<kube::Client> gateway_client_;

@@ -25,6 +25,8 @@ class ControlPlane {
     bool listen_any_if_taken = false;  // use any free port if the address is in use
     std::string gateway;               // address of the gateway for further nodes; "": none
     bool gateway_any_if_taken = false;
+    std::string registry;  // address of the registry; "": none
+    bool registry_any_if_taken = false;
     std::string node_port_host = "127.0.0.1";  // where node ports listen
     // Credentials go to nodes/NAME/agent.kubeconfig, identities for peers to
     // nodes/NAME/data/identity.
@@ -41,6 +43,7 @@ class ControlPlane {
   virtual std::string address() const = 0;          // "127.0.0.1:41873"
   virtual std::string url() const = 0;              // "https://127.0.0.1:41873"
   virtual std::string gateway_address() const = 0;  // "": none
+  virtual std::string registry_url() const = 0;     // "http://127.0.0.1:8092"; "": none
   /// Blocks until the agents of all nodes are connected, the Nodes Ready and the EdgeNodes
   /// Connected. kTimeout at the deadline of `ctx`: the message names a node and the missing state.
   virtual Status wait_for_nodes(const Context& ctx) = 0;

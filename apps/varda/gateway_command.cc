@@ -6,6 +6,7 @@
 
 #include "admin.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "command.h"
 #include "descriptors.h"
 #include "gateway/authority.h"
@@ -14,7 +15,9 @@
 #include "gateway/join_secret.h"
 #include "gateway/liveness.h"
 #include "kube/config.h"
+#include "net/client.h"
 #include "net/server.h"
+#include "net/url.h"
 #include "os/file_system.h"
 #include "resolved_file.h"
 
@@ -28,6 +31,7 @@ struct GatewayFlags {
   std::string ca_cert, ca_key, tls_cert, tls_key;
   std::vector<std::string> hosts;
   std::string join_secret;
+  std::string registry, registry_token, registry_ca;
   gateway::Limits limits;
 };
 
@@ -100,6 +104,23 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   gateway::Liveness liveness(*client, {});
 
   gateway::Gateway::Options options;
+  std::unique_ptr<net::HttpClient> registry_client;
+  if (!flags.registry.empty()) {
+    TRY([[maybe_unused]] const net::Url checked,
+        net::Url::parse(flags.registry).context("--registry"));
+    options.uploads.registry.url = flags.registry;
+    options.uploads.metrics = &registry;
+    net::ClientOptions reach;
+    if (!flags.registry_token.empty()) {
+      TRY(const std::string text, read(flags.registry_token, "--registry-token-file"));
+      options.uploads.registry.token = trim(text);
+    }
+    if (!flags.registry_ca.empty()) {
+      TRY(reach.extra_ca_pem, read(flags.registry_ca, "--registry-ca-file"));
+    }
+    registry_client = net::make_client(reach);
+    options.registry = registry_client.get();
+  }
   options.client = client.get();
   options.sessions = &liveness;
   options.edge_node_changed = [&liveness](const runtime::Change& change) {
@@ -118,6 +139,7 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
 
   net::Server::Options listen = gateway::server_options(limits);
   listen.listen = flags.listen;
+  listen.receive = [&gateway](const net::Request& head) { return gateway->receive(head); };
   std::vector<std::string> hosts = flags.hosts;
   hosts.push_back(flags.listen.substr(0, flags.listen.rfind(':')));
   TRY(listen.tls, authority.server(hosts));
@@ -172,6 +194,12 @@ void add_gateway_command(Program program) {
   command->add_option("--tls-cert", flags->tls_cert,
                       "PEM of another certificate, then its chain; default: one of the authority");
   command->add_option("--tls-key", flags->tls_key, "PEM of the key of --tls-cert");
+  command->add_option("--registry", flags->registry,
+                      "URL of `varda registry` for files that nodes upload; default: none");
+  command->add_option("--registry-token-file", flags->registry_token,
+                      "file with the token of --registry; default: none");
+  command->add_option("--registry-ca-file", flags->registry_ca,
+                      "PEM certificates to trust for --registry, in addition to the machine's");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")
       ->default_str("127.0.0.1:8086");
   command

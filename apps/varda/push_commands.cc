@@ -15,11 +15,14 @@
 #include "base/text.h"
 #include "client_session.h"
 #include "command.h"
+#include "datadir/up_state.h"
 #include "download_flags.h"
 #include "download_lock.h"
 #include "net/client.h"
+#include "net/url.h"
 #include "progress.h"
 #include "registry/client.h"
+#include "registry_server.h"
 #include "resolved_file.h"
 
 namespace varda::app {
@@ -50,6 +53,28 @@ Result<std::string> read_token(const std::string& file) {
   TRY(const std::string text,
       os::read_file(os::real_file_system(), followed(file)).context("--token-file"));
   return std::string(trim(text));
+}
+
+/// The registry of the flags, else that of the `varda up` whose kubeconfig the command uses.
+Result<registry::Target> registry_of(const Globals& globals, const std::string& url,
+                                     const std::string& token_file) {
+  registry::Target target{.url = url, .token = ""};
+  TRY(target.token, read_token(token_file));
+  if (!url.empty()) return target;
+  const char* const variable = std::getenv("KUBECONFIG");
+  const os::Path kubeconfig = !globals.kubeconfig.empty() ? os::Path(globals.kubeconfig)
+                              : variable != nullptr && *variable != '\0' ? os::Path(variable)
+                                                                         : default_kubeconfig();
+  const os::Path data_dir = std::filesystem::absolute(kubeconfig).parent_path();
+  const auto state = datadir::read_state(data_dir);
+  if (!state.ok() || !*state || (*state)->registry.empty() || (*state)->registry == "off")
+    return Error(Code::kInvalid, "--registry is required: " + data_dir.string() +
+                                     " is not the data directory of a `varda up` with a registry");
+  target.url = "http://" + (*state)->registry;
+  if (token_file.empty()) {
+    TRY(target.token, registry_token(os::real_file_system(), data_dir));
+  }
+  return target;
 }
 
 Result<Sha256> digest_of(const Context& ctx, const os::Path& path) {
@@ -158,12 +183,12 @@ Status apply_model(const Context& ctx, const kube::Client& client, const std::st
   return {};
 }
 
-Result<Pushed> send(const Context& ctx, const std::string& ns, const PushFlags& flags) {
+Result<Pushed> send(const Context& ctx, const Globals& globals, const std::string& ns,
+                    const PushFlags& flags) {
   os::FileSystem& fs = os::real_file_system();
   Pushed pushed;
   TRY(pushed.metrics, parse_metrics(flags.metrics));
-  registry::Target target{.url = flags.url, .token = ""};
-  TRY(target.token, read_token(flags.token_file));
+  TRY(const registry::Target target, registry_of(globals, flags.url, flags.token_file));
   net::ClientOptions client_options;
   if (!flags.ca_file.empty()) {
     TRY(client_options.extra_ca_pem,
@@ -230,13 +255,13 @@ Status push(const Context& ctx, const Globals& globals, const PushFlags& flags) 
   if (flags.no_model) {
     TRY_VOID(set_up_logs(globals, log::Level::kWarn));
     TRY(const Pushed pushed,
-        send(ctx, flags.session.ns.empty() ? "default" : flags.session.ns, flags));
+        send(ctx, globals, flags.session.ns.empty() ? "default" : flags.session.ns, flags));
     print_pushed(flags, pushed);
     return {};
   }
   return with_session(ctx, globals, flags.session,
                       [&](const Context& c, cli::Session& session) -> Status {
-                        TRY(const Pushed pushed, send(c, session.ns, flags));
+                        TRY(const Pushed pushed, send(c, globals, session.ns, flags));
                         TRY_VOID(apply_model(c, session.client, session.ns, flags, pushed));
                         print_pushed(flags, pushed);
                         return {};
@@ -363,8 +388,16 @@ Status pull(const Context& ctx, const Globals& globals, const PullFlags& flags) 
         TRY(const api::Model model, api::Model::from_json(object));
         TRY(const Sha256 digest,
             Sha256::parse(model.spec.sha256).context("spec.sha256 of model/" + flags.model));
-        TRY(const std::string token, read_token(flags.token_file));
-        TRY(const net::ClientOptions options, download_client_options(flags.download));
+        TRY(std::string token, read_token(flags.token_file));
+        DownloadFlags download_flags = flags.download;
+        // The registry of `varda up` is usually on a loopback address.
+        const auto own = registry_of(globals, "", flags.token_file);
+        if (own.ok() && model.spec.url.starts_with(own->url + "/")) {
+          TRY(const net::Url url, net::Url::parse(own->url));
+          download_flags.allow_sources.push_back(url.host);
+          token = own->token;
+        }
+        TRY(const net::ClientOptions options, download_client_options(download_flags));
         const std::unique_ptr<net::HttpClient> http = net::make_client(options);
         if (!flags.extract) {
           TRY(const os::Path to, download(c, *http, model, digest, token, flags.output));
@@ -393,7 +426,8 @@ void add_push_commands(Program program) {
       ->required();
   command->add_option("--name", push_flags->name, "name of the Model, created if missing")
       ->required();
-  command->add_option("--registry", push_flags->url, "URL of `varda registry`")->required();
+  command->add_option("--registry", push_flags->url,
+                      "URL of the registry; default: that of `varda up`");
   command->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
   command->add_option("-n,--namespace", push_flags->session.ns,
                       "namespace; default: the kubeconfig's, else \"default\"");
@@ -412,7 +446,8 @@ void add_push_commands(Program program) {
                    "Model from which this one was made (repeatable)")
       ->allow_extra_args(false);
   command->add_option("--token-file", push_flags->token_file,
-                      "file with the registry's token; default: none");
+                      "file with the registry's token; default: that of `varda up` without "
+                      "--registry, else none");
   command->add_option("--ca-file", push_flags->ca_file,
                       "PEM certificates to trust, in addition to the machine's");
   command->add_flag("--no-model", push_flags->no_model, "only upload: no server, no Model");

@@ -1,5 +1,4 @@
 // registry: stores models, datasets and results by digest.
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,11 +10,10 @@
 #include "command.h"
 #include "duration.h"
 #include "meta/quantity.h"
-#include "net/browser_guard.h"
 #include "net/server.h"
 #include "os/file_system.h"
 #include "registry/service.h"
-#include "registry_storage.h"
+#include "registry_server.h"
 #include "resolved_file.h"
 
 namespace varda::app {
@@ -27,10 +25,8 @@ struct RegistryFlags {
   std::string s3, s3_endpoint, s3_credentials_dir;
 };
 
-constexpr std::chrono::seconds kRegistryDrain{20};
 // Finishing an upload in a bucket waits for the network, not for a processor.
 constexpr std::size_t kBucketThreads = 32;
-constexpr std::chrono::milliseconds kCollectEvery = std::chrono::minutes(10);
 
 Result<std::string> read_flag_file(const std::string& file, const char* flag) {
   return os::read_file(os::real_file_system(), followed(file)).context(flag);
@@ -54,36 +50,6 @@ Result<std::optional<net::TlsServer>> registry_tls(const RegistryFlags& flags) {
   return std::optional(std::move(tls));
 }
 
-/// Applies the browser guard to streamed uploads, which pass no handler.
-std::function<net::Reception(const net::Request&)> guarded(
-    const net::BrowserGuard& guard, std::function<net::Reception(const net::Request&)> receive) {
-  constexpr int kPassed = 299;
-  auto check = net::guard_from_browsers(guard, net::inline_handler([](const net::Request&) {
-                                          return net::Response{.status = kPassed};
-                                        }));
-  return [check = std::move(check),
-          receive = std::move(receive)](const net::Request& head) -> net::Reception {
-    if (head.method != "PUT") return {};
-    std::optional<net::Response> answer;
-    check(head,
-          net::Responder([&answer](net::Response response) { answer = std::move(response); }));
-    if (answer && answer->status != kPassed)
-      return {.receiver = nullptr, .refusal = std::move(answer)};
-    return receive(head);
-  };
-}
-
-void collect(registry::Service& service) {
-  const auto collected = service.collect(system_clock().wall());
-  if (!collected.ok()) {
-    log::error("collection failed, retrying later", {{"error", collected.error()}});
-  } else if (collected->blobs > 0 || collected->uploads > 0) {
-    log::info("collected", {{"blobs", collected->blobs},
-                            {"bytes", collected->bytes},
-                            {"uploads", collected->uploads}});
-  }
-}
-
 Status serve_registry(const Context& ctx, const Globals& globals, const RegistryFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   if (flags.data_dir.empty()) return Error(Code::kInvalid, "--data-dir must not be empty");
@@ -103,43 +69,28 @@ Status serve_registry(const Context& ctx, const Globals& globals, const Registry
     return Error(Code::kInvalid, "--s3-endpoint and --s3-credentials-dir need --s3");
   if (!flags.s3.empty()) options.threads = kBucketThreads;
 
-  TRY_VOID(os::real_file_system().make_directories(root, 0755));
-  metrics::Registry registry;
-  std::stop_source drained;  // requests in flight still need the bucket while the server drains
-  TRY(const RegistryStorage storage,
-      RegistryStorage::open(Context(drained.get_token()),
-                            {.root = root,
-                             .quota_bytes = quota,
-                             .s3 = flags.s3,
-                             .s3_endpoint = flags.s3_endpoint,
-                             .credentials_dir = flags.s3_credentials_dir},
-                            registry));
-  options.metrics = &registry;
-  registry::Service service(*storage.blobs, *storage.versions, options);
-
-  const net::BrowserGuard guard{.listen = flags.listen, .cors_origins = {}};
-  net::Server::Options listen = service.server_options();
-  listen.listen = flags.listen;
-  listen.tls = std::move(tls);
-  listen.receive = guarded(guard, std::move(listen.receive));
-  const bool encrypted = listen.tls.has_value();
-  TRY(const auto server,
-      net::Server::create(std::move(listen), net::guard_from_browsers(guard, service.handler()))
-          .context("--listen " + flags.listen));
-  TRY(const auto admin, serve_admin(flags.admin, registry, [] { return true; }));
-  if (options.token.empty())
-    log::warn("without --token-file, every client may write", {{"address", server->address()}});
+  metrics::Registry metrics;
+  options.metrics = &metrics;
+  const bool open_to_all = options.token.empty();
+  TRY(const auto registry,
+      RegistryServer::start({.storage = {.root = root,
+                                         .quota_bytes = quota,
+                                         .s3 = flags.s3,
+                                         .s3_endpoint = flags.s3_endpoint,
+                                         .credentials_dir = flags.s3_credentials_dir},
+                             .listen = flags.listen,
+                             .tls = std::move(tls),
+                             .service = std::move(options),
+                             .named = nullptr}));
+  TRY(const auto admin, serve_admin(flags.admin, metrics, [] { return true; }));
+  if (open_to_all)
+    log::warn("without --token-file, every client may write", {{"address", registry->address()}});
   // With port 0 the caller reads the chosen port here.
-  std::printf("registry at %s://%s\n", encrypted ? "https" : "http", server->address().c_str());
+  std::printf("registry at %s\n", registry->url().c_str());
   std::fflush(stdout);
-  const std::chrono::milliseconds pause =
-      std::clamp<std::chrono::milliseconds>(grace / 2, std::chrono::seconds(1), kCollectEvery);
-  do collect(service);
-  while (ctx.sleep_for(pause).ok());
+  while (ctx.sleep_for(std::chrono::hours(24)).ok()) continue;
   log::info("stopping");
-  server->drain();
-  server->stop(kRegistryDrain);
-  drained.request_stop();
+  registry->stop();
   return {};
 }
 

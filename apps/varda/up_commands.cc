@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct UpFlags {
-  std::string data_dir, listen, gateway, driver, containerd_socket, pod_network;
+  std::string data_dir, listen, gateway, registry, driver, containerd_socket, pod_network;
   std::vector<std::string> nodes, images;
   ControllerFlags controllers;
   ApiLimits limits;
@@ -44,6 +44,7 @@ struct UpFlags {
 
 constexpr std::chrono::milliseconds kAgentGrace{15000};
 constexpr std::chrono::milliseconds kContainerGrace{15000};
+constexpr const char* kRegistryListen = "127.0.0.1:8092";
 constexpr const char* kOff = "off";              // empties a remembered flag
 constexpr std::chrono::seconds kNodesReady{60};  // only a hang takes as long
 
@@ -68,6 +69,8 @@ struct Settings {
   bool listen_elsewhere = false;  // use any free port if the port is in use
   std::string gateway;            // "": none
   bool gateway_elsewhere = false;
+  std::string registry;  // "off": none
+  bool registry_elsewhere = false;
   std::vector<datadir::NodeSpec> nodes;
   std::map<std::string, std::string> images;
   std::string driver, containerd_socket, pod_network;
@@ -234,6 +237,18 @@ Result<Settings> settings_of(const UpFlags& flags) {
                                              : flags.gateway;
   settings.gateway_elsewhere = flags.gateway.ends_with(":0");
   if (settings.gateway_elsewhere && !gateway_before.empty()) settings.gateway = gateway_before;
+  // Models name the former address of the registry.
+  settings.registry = chosen(flags.registry, before ? before->registry : "", kRegistryListen);
+  const bool any_registry = flags.registry.ends_with(":0");
+  settings.registry_elsewhere = any_registry || flags.registry.empty();
+  if (any_registry && before && !before->registry.empty() && before->registry != kOff)
+    settings.registry = before->registry;
+  for (const char* everywhere : {"0.0.0.0:", "[::]:"}) {
+    if (settings.registry.starts_with(everywhere))
+      return Error(Code::kInvalid,
+                   "--registry " + settings.registry +
+                       ": must be one address of this machine, because Models name it in URLs");
+  }
   return settings;
 }
 
@@ -345,8 +360,10 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
 void print_ready(const Settings& settings, const ControlPlane& control_plane,
                  os::Detached* parent) {
   const std::string gateway = control_plane.gateway_address();
+  const std::string registry = control_plane.registry_url();
   const std::string line = "varda is ready: " + control_plane.url() +
-                           (gateway.empty() ? "" : ", gateway https://" + gateway) + ", nodes " +
+                           (gateway.empty() ? "" : ", gateway https://" + gateway) +
+                           (registry.empty() ? "" : ", registry " + registry) + ", nodes " +
                            names_of(settings.nodes) +
                            "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
   if (parent) {
@@ -356,6 +373,12 @@ void print_ready(const Settings& settings, const ControlPlane& control_plane,
     std::fflush(stdout);
   }
   log::info("ready", {{"url", control_plane.url()}, {"nodes", names_of(settings.nodes)}});
+}
+
+/// For the next start: the address, or "off".
+std::string registry_address(const ControlPlane& control_plane) {
+  const std::string url = control_plane.registry_url();
+  return url.empty() ? kOff : url.substr(url.find("://") + 3);
 }
 
 Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent) {
@@ -387,6 +410,8 @@ Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent
   options.listen_any_if_taken = settings.listen_elsewhere;
   options.gateway = settings.gateway;
   options.gateway_any_if_taken = settings.gateway_elsewhere;
+  if (settings.registry != kOff) options.registry = settings.registry;
+  options.registry_any_if_taken = settings.registry_elsewhere;
   options.nodes = settings.nodes;
   options.limits = settings.limits;
   options.audit = settings.audit;
@@ -405,6 +430,7 @@ Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent
       settings.data_dir, {.process = self.value_or(os::ProcessId{}),
                           .address = control_plane->address(),
                           .gateway = control_plane->gateway_address(),
+                          .registry = registry_address(*control_plane),
                           .nodes = settings.nodes,
                           .images = settings.images,
                           .driver = settings.driver,
@@ -524,6 +550,9 @@ void add_up_commands(Program program) {
                  "address of the gateway for further nodes, as 0.0.0.0:10443; port 0 takes a free "
                  "port, \"off\" disables it; "
                  "default: none, or the previous value");
+  up->add_option("--registry", flags->registry,
+                 "address of the registry for models and results, over HTTP; port 0 takes a free "
+                 "port, \"off\" disables it; default: 127.0.0.1:8092, or the previous value");
   up->add_option(
       "--node", flags->nodes,
       "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or the previous nodes");

@@ -82,6 +82,7 @@ Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir)
                    static_cast<std::uint64_t>((*json)["startTicks"].as_integer())};
   state.address = (*json)["address"].as_string();
   state.gateway = (*json)["gateway"].as_string();
+  state.registry = (*json)["registry"].as_string();
   for (const Json& node : (*json)["nodes"].as_array())
     state.nodes.push_back({node["name"].as_string(), node["layer"].as_string()});
   for (const Json::Member& image : (*json)["images"].as_object())
@@ -106,6 +107,7 @@ Status write_state(const std::filesystem::path& data_dir, const UpState& state) 
                                   {"startTicks", state.process.start_ticks},
                                   {"address", state.address},
                                   {"gateway", state.gateway},
+                                  {"registry", state.registry},
                                   {"nodes", nodes},
                                   {"images", images},
                                   {"driver", state.driver},

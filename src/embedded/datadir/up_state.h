@@ -25,8 +25,9 @@ Result<NodeSpec> parse_node(const std::string& text);
 /// The content of up.json. A restart without flags uses these values.
 struct UpState {
   os::ProcessId process;
-  std::string address;  // "127.0.0.1:41873"
-  std::string gateway;  // address of the gateway; "": none
+  std::string address;   // "127.0.0.1:41873"
+  std::string gateway;   // address of the gateway; "": none
+  std::string registry;  // address of the registry; "": unknown; "off": none
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;           // from --image
   std::string driver, containerd_socket, pod_network;  // from the flags; "": the defaults

@@ -55,6 +55,7 @@ TEST(UpState, StateSurvivesRoundTrip) {
   const UpState written{.process = {4711, 123'456'789},
                         .address = "127.0.0.1:41873",
                         .gateway = "0.0.0.0:10443",
+                        .registry = "127.0.0.1:8092",
                         .nodes = {{"cloud", "cloud"}, {"edge0", "edge"}},
                         .images = {{"app:1", "/bin/app --flag \"quoted\"\n"}, {"b", ""}},
                         .driver = "containerd",
@@ -71,6 +72,7 @@ TEST(UpState, StateSurvivesRoundTrip) {
   EXPECT_EQ(state.process, written.process);
   EXPECT_EQ(state.address, written.address);
   EXPECT_EQ(state.gateway, written.gateway);
+  EXPECT_EQ(state.registry, written.registry);
   EXPECT_EQ(state.nodes, written.nodes);
   EXPECT_EQ(state.images, written.images);
   EXPECT_EQ(state.driver, written.driver);
