@@ -1,0 +1,162 @@
+"""Files of workers on their way to the registry: over a cut link and a killed agent, with the limits
+of the work list, and back as a Model that serves."""
+import hashlib, http.client, json, os, pathlib, random, shutil, signal, socket, subprocess, sys, tempfile, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+from faulty_link import FaultyLink  # noqa: E402
+
+MIB = 1 << 20
+MODEL = pathlib.Path(__file__).resolve().parents[2] / 'examples/digits/models/4'
+
+
+def worker(name, max_bytes=None, uid='u1'):
+    uploads = {'uploads': {'maxBytes': max_bytes}} if max_bytes else {}
+    return {'key': 'default/' + name, 'uid': uid, 'owner': 'TrainingModel/digits', 'assignment': {}, **uploads}
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__('localhost', timeout=m.seconds(60))
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(m.seconds(60))
+        self.sock.connect(self.path)
+
+
+class Uploads(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.varda = m.Machine(self.work / 'cloud', nodes=['cloud=cloud'])
+        self.data, self.agent, self.link = self.work / 'line7', None, None
+        self.addCleanup(self.clean_up)
+        line = self.varda.up('--gateway', '127.0.0.1:0', '--registry', '127.0.0.1:0')
+        self.registry = line.split('registry ')[1].split(',')[0]
+        self.link = FaultyLink(int(line.split('gateway https://127.0.0.1:')[1].split(',')[0]))
+        token = self.work / 'line7.token'
+        token.write_text(self.varda.varda('join-token', '--node', 'line7'))
+        token.chmod(0o600)
+        self.command = [m.VARDA, 'agent', *m.LOOPBACK, '--node', 'line7', '--gateway', 'https://127.0.0.1:%d' % self.link.port, '--join-token-file', str(token),
+                        '--data-dir', str(self.data)]
+        self.start()
+
+    def clean_up(self):
+        if self.agent:
+            self.agent.kill()
+            self.agent.wait()
+        if not self._outcome.success:
+            print(*(self.work / 'agent.log').read_text().splitlines()[-40:], sep='\n', file=sys.stderr)
+            self.varda.show_logs()
+        self.varda.close()
+        if self.link:
+            self.link.close()
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def start(self):
+        environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
+        with open(self.work / 'agent.log', 'ab') as log:
+            self.agent = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+
+    def kill(self):
+        self.agent.send_signal(signal.SIGKILL)
+        self.agent.wait()
+
+    def expect(self, *workers):
+        """Writes the expected workers, like a controller of jobs."""
+        m.wait_until('the node is registered', lambda: self.varda.kubectl('patch', 'edgenode', 'line7', '--type', 'merge', '-p', json.dumps(
+            {'spec': {'workers': workers}}), check=False).returncode == 0)
+
+    def artifact(self, worker_name, name):
+        for one in self.varda.get('edgenode', 'line7').get('status', {}).get('workers', []):
+            if one['key'] == 'default/' + worker_name:
+                return one['report'].get('artifacts', {}).get(name, {})
+        return {}
+
+    def put(self, worker_name, name, data, method='PUT', **headers):
+        """(status, headers, JSON) of the worker API."""
+        token = m.wait_until('a token', lambda: (self.data / 'workers/default' / worker_name / 'token').read_text())
+        connection = UnixConnection(self.data / 'worker/worker.sock')
+        try:
+            connection.request(method, '/v1/artifacts/' + name, body=data, headers={'Authorization': 'Bearer ' + token, **headers})
+            response = connection.getresponse()
+            text = response.read()
+            return response.status, dict(response.getheaders()), json.loads(text) if text else None
+        finally:
+            connection.close()
+
+    def sent(self):
+        """Bytes of unfinished uploads in the registry."""
+        return sum(path.stat().st_size for path in (self.varda.dir / 'registry/uploads').glob('*'))
+
+    def stored(self, data):
+        path = self.varda.dir / 'registry/blobs' / hashlib.sha256(data).hexdigest()
+        return path.exists() and path.read_bytes() == data
+
+    def test_accepted_file_arrives_despite_a_cut_link_and_a_killed_agent(self):
+        self.expect(worker('train', 100 * MIB))
+        data = random.Random(1).randbytes(60 * MIB)
+        # The worker sends half, the agent is killed, the worker continues.
+        half = len(data) // 2
+        status, headers, _ = self.put('train', 'weights', data[:half], **{'Content-Range': 'bytes 0-%d/%d' % (half - 1, len(data))})
+        self.assertEqual((status, headers.get('Upload-Offset')), (202, str(half)))
+        self.kill()
+        self.start()
+        status, headers, _ = m.wait_until('the socket', lambda: self.put('train', 'weights', None, method='HEAD'))
+        self.assertEqual((status, headers.get('Upload-Offset')), (404, str(half)))
+        status, _, answer = self.put('train', 'weights', data[half:], **{'Content-Range': 'bytes %d-%d/%d' % (half, len(data) - 1, len(data))})
+        self.assertEqual((status, answer['sha256'], answer['durable']), (201, hashlib.sha256(data).hexdigest(), True))
+        self.assertEqual(self.put('train', 'weights', data)[0], 200, 'a repeated request')
+        self.assertEqual(self.put('train', 'weights', data[:-1] + b'x')[0], 409)
+        # The link is cut in the middle, then the agent is killed in the middle.
+        m.wait_until('some bytes in the registry', lambda: self.sent() > 5 * MIB or self.stored(data), every=0.01)
+        self.link.set('cut')
+        before = self.sent()
+        m.wait_until('the interruption in the report or the log', lambda: 'upload interrupted' in (self.work / 'agent.log').read_text() or self.stored(data))
+        self.link.set('down')
+        self.kill()
+        self.start()
+        self.link.set('none')
+        self.assertGreaterEqual(self.sent() or len(data), before, 'the registry keeps what it has')
+        report = m.wait_until('the upload in the report', lambda: (lambda one: one if one.get('state') == 'Uploaded' else None)(self.artifact('train', 'weights')))
+        self.assertEqual(report, {'sha256': hashlib.sha256(data).hexdigest(), 'bytes': len(data), 'sent': len(data), 'state': 'Uploaded'})
+        self.assertTrue(self.stored(data))
+        m.wait_until('the copy of the agent removed', lambda: not list((self.data / 'uploads').iterdir()))
+
+    def test_work_list_limits_uploads(self):
+        self.expect(worker('train', MIB), worker('eval'))
+        status, _, answer = self.put('eval', 'a', b'x')
+        self.assertEqual(status, 403)
+        self.assertIn('uploads', answer['message'])
+        self.assertEqual(self.put('train', 'a', b'x' * (MIB + 1))[0], 413)
+        self.assertEqual(self.put('train', '..', b'x')[0], 400)
+        # A node that ignores the limit meets the gateway.
+        (self.work / 'piece').write_bytes(b'hello')
+        done = subprocess.run(['curl', '-sS', '-k', '--noproxy', '*', '--cert', str(self.data / 'identity/cert.pem'), '--key', str(self.data / 'identity/key.pem'),
+                                  '-T', str(self.work / 'piece'), '-H', 'Content-Range: bytes 0-4/%d' % (MIB + 1), '-w', '\n%{http_code}',
+                                  'https://127.0.0.1:%d/v1/blobs/sha256:%s' % (self.link.port, 'a' * 64)], capture_output=True)
+        self.assertIn(b'allows %d' % MIB, done.stdout, done.stderr)
+        self.assertTrue(done.stdout.endswith(b'413'), done.stdout)
+
+
+class Registry(unittest.TestCase):
+    def test_pushed_model_serves_and_stays(self):
+        with m.Machine() as varda:
+            line = varda.up('--registry', '127.0.0.1:0')
+            registry = line.split('registry ')[1].split(',')[0]
+            url = varda.varda('push', str(MODEL), '--name', 'digits').strip()
+            self.assertTrue(url.startswith(registry + '/v1/blobs/sha256:'), url)
+            varda.kubectl('create', '-f', '-', input=json.dumps({
+                'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'InferenceModel', 'metadata': {'name': 'digits'},
+                'spec': {'modelName': 'digits', 'deployToLayer': 'edge', 'frameworkType': 'onnx', 'nodeName': 'edge0', 'servingPort': 8080, 'replicas': 1,
+                         'modelRef': {'name': 'digits'}}}))
+            varda.ready('digits')
+            varda.varda('pull', 'digits', '--extract', '-o', str(varda.dir / 'pulled'))
+            self.assertEqual((varda.dir / 'pulled/model.onnx').read_bytes(), (MODEL / 'model.onnx').read_bytes())
+            varda.down()
+            self.assertIn('registry %s,' % registry, varda.up(), 'the address stays')
+
+
+if __name__ == '__main__':
+    unittest.main()
