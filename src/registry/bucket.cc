@@ -11,8 +11,7 @@ namespace {
 
 using Answer = net::HttpClient::Answer;
 
-// For one attempt. A part of 8 MiB needs 70 KB/s.
-constexpr std::chrono::seconds kAttemptTimeout{120};
+constexpr std::uint64_t kBytesPerSecondMin = 64 << 10;
 constexpr std::uint64_t kAnswerBytesMax = 16u << 20;
 
 std::string code_of(const Answer& answer) {
@@ -94,7 +93,8 @@ Result<Answer> Bucket::attempt(const Context& ctx, const Call& call) {
   request.headers.set("Host", host);
   if (!key_.id.empty()) artifact::aws_sign(request, host, target, key_, system_clock().wall());
   request.url = origin + target;
-  return http_.call(ctx.with_timeout(kAttemptTimeout), std::move(request));
+  const std::chrono::seconds time(request.body.size() / kBytesPerSecondMin);
+  return http_.call(ctx.with_timeout(call.patience + time), std::move(request));
 }
 
 Result<Answer> Bucket::call(const Context& ctx, const Call& call) {
@@ -125,10 +125,10 @@ Status Bucket::put(const Context& ctx, const std::string& key, const Body& body)
 Result<std::string> Bucket::get(const Context& ctx, const std::string& key, std::uint64_t first,
                                 std::uint64_t length) {
   if (length == 0) return std::string();
-  TRY(Answer answer, call(ctx, {.method = "GET",
-                                .key = key,
-                                .range = "bytes=" + std::to_string(first) + "-" +
-                                         std::to_string(first + length - 1)}));
+  Call request{.method = "GET", .key = key};
+  request.range = "bytes=" + std::to_string(first) + "-" + std::to_string(first + length - 1);
+  request.patience += std::chrono::seconds(length / kBytesPerSecondMin);
+  TRY(Answer answer, call(ctx, request));
   if (answer.status == 416) return std::string();
   TRY_VOID(checked(answer));
   // A server without ranges sends the whole object.
@@ -205,10 +205,10 @@ Result<std::vector<BucketPart>> Bucket::parts(const Context& ctx, const std::str
 
 Status Bucket::complete(const Context& ctx, const std::string& key, const std::string& id,
                         const std::vector<BucketPart>& parts) {
-  TRY(const Answer answer, call(ctx, {.method = "POST",
-                                      .key = key,
-                                      .query = upload_query(id),
-                                      .body = text_body(write_parts(parts))}));
+  Call request{.method = "POST", .key = key, .query = upload_query(id)};
+  request.body = text_body(write_parts(parts));
+  request.patience = std::chrono::minutes(5);  // S3 copies the parts meanwhile
+  TRY(const Answer answer, call(ctx, request));
   TRY_VOID(checked(answer));
   // S3 sends 200 before it begins, and an error may follow in the body.
   if (answer.body.find("<CompleteMultipartUploadResult") == std::string::npos)

@@ -72,6 +72,7 @@ class Bucket {
     std::string query = {};  // encoded and sorted
     std::string range = {};
     Body body = {};
+    std::chrono::seconds patience{20};  // of one attempt, besides the time for its bytes
   };
   Result<net::HttpClient::Answer> call(const Context& ctx, const Call& call);
   Result<net::HttpClient::Answer> attempt(const Context& ctx, const Call& call);

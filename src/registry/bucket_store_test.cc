@@ -275,6 +275,64 @@ TEST(BucketStore, WrongDigestLeavesNothing) {
   }
 }
 
+TEST(BucketStore, ObjectStaysInvisibleUntilItIsReadAgain) {
+  MemoryS3 s3;
+  const std::string bytes = noise(3500, 1);
+  const Sha256 wrong = Sha256::of("other");
+  {
+    Process process(s3);
+    ASSERT_EQ(process.send_as(wrong, bytes, 0, 2000).value(), State::kPartial);
+  }
+  {
+    // After two parts and the completion, the bucket is away, and then the process is killed.
+    Process process(s3);
+    s3.fail_at(s3.requests() + 4, MemoryS3::Fault::kBefore, true);
+    EXPECT_EQ(process.send_as(wrong, bytes, 2000, 1500).error().code(), Code::kUnavailable);
+    s3.heal();
+  }
+  ASSERT_EQ(s3.uploads(), 0u) << "it is completed";
+  Process process(s3);
+  EXPECT_FALSE(process.store->find(wrong).value());
+  EXPECT_EQ(process.get(wrong).status, 404);
+  EXPECT_EQ(process.store->offset(wrong), 3499u);
+  EXPECT_EQ(process.send_as(wrong, bytes, 3499, 1).error().code(), Code::kCorrupt);
+  EXPECT_TRUE(s3.objects().empty());
+}
+
+TEST(BucketStore, FailedPartCountsOnceInTheDigest) {
+  MemoryS3 s3;
+  Process process(s3);
+  const std::string bytes = noise(2500, 1);
+  s3.fail_at(s3.requests() + 3, MemoryS3::Fault::kAfter, false);  // the first part
+  EXPECT_EQ(process.send(bytes, 0, 2500).error().code(), Code::kUnavailable);
+  EXPECT_EQ(process.send(bytes, 0, 2500).value(), State::kStored);
+  EXPECT_EQ(process.body(bytes), bytes);
+}
+
+TEST(BucketStore, PartOnItsWayStaysIfAnotherPieceTakesOver) {
+  MemoryS3 s3;
+  std::atomic<bool> waits{false}, go{false};
+  s3.on_request([&](const net::Request& request) {
+    if (request.query().find("partNumber=1") == std::string_view::npos) return;
+    waits = true;
+    CHECK(eventually([&] { return go.load(); }));
+  });
+  Process process(s3);
+  const std::string bytes = noise(2500, 1);
+  const Sha256 digest = Sha256::of(bytes);
+  const auto old = process.store->begin({digest, 0, 2500, 2500});
+  ASSERT_TRUE((*old)->write(std::string_view(bytes).substr(0, 1300)).ok());
+  ASSERT_TRUE(eventually([&] { return waits.load(); }));
+  // These bytes are wrong, and come too late.
+  const auto fresh = process.store->begin({digest, 0, 500, 2500});
+  ASSERT_TRUE((*fresh)->write(std::string(500, 'x')).ok());
+  go = true;
+  EXPECT_EQ((*fresh)->finish().value(), State::kPartial);
+  EXPECT_EQ(process.store->offset(digest), kPart);
+  EXPECT_TRUE(process.send_rest(bytes).ok());
+  EXPECT_EQ(process.body(bytes), bytes);
+}
+
 TEST(BucketStore, NewPieceTakesOverFromABrokenConnection) {
   MemoryS3 s3;
   Process process(s3);

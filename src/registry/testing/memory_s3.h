@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -60,6 +61,8 @@ class MemoryS3 {
     const MutexLock lock(mutex_);
     part_bytes_min_ = bytes;
   }
+  /// Called before each request, without locks; may block.
+  void on_request(std::function<void(const net::Request&)> hook) { hook_ = std::move(hook); }
   /// The state, as another server that never fails.
   void copy_to(MemoryS3& other) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
@@ -72,7 +75,10 @@ class MemoryS3 {
 
   /// Outlived by this.
   net::Handler handler() {
-    return net::inline_handler([this](const net::Request& request) { return answer(request); });
+    return net::inline_handler([this](const net::Request& request) {
+      if (hook_) hook_(request);
+      return answer(request);
+    });
   }
 
  private:
@@ -204,6 +210,7 @@ class MemoryS3 {
     return xml("<CompleteMultipartUploadResult></CompleteMultipartUploadResult>");
   }
 
+  std::function<void(const net::Request&)> hook_;  // set before the first request
   Mutex mutex_;
   std::map<std::string, std::string> objects_ GUARDED_BY(mutex_);
   std::map<std::string, Upload> uploads_ GUARDED_BY(mutex_);
