@@ -149,6 +149,25 @@ class Uploads(BucketBase):
         self.assertIn('403 SignatureDoesNotMatch', done.stderr)
         self.assertNotIn('wrong', done.stderr)
 
+    def test_bucket_with_a_private_authority_is_trusted_by_its_certificate(self):
+        pair = [str(self.work / name) for name in ('s3.crt', 's3.key')]
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-subj', '/CN=s3', '-addext',
+                        'subjectAltName=IP:127.0.0.1', '-out', pair[0], '-keyout', pair[1]], check=True, capture_output=True)
+        self.s3 = S3Server(tls=pair)
+        self.addCleanup(self.s3.close)
+        shutil.copy(pair[0], self.credentials / 'ca.crt')
+        # the endpoint as a key of the Secret, in place of the flag
+        (self.credentials / 'AWS_ENDPOINT_URL').write_text(self.s3.url)
+        registry = registry_test.Registry(self.work, '--s3', 's3://models/edge', '--s3-credentials-dir', str(self.credentials))
+        self.addCleanup(registry.end)
+        data = random.Random(7).randbytes(PART + MIB)
+        self.assertEqual(registry.curl('-T', str(self.file(data)), registry.blob(data))[0], 201)
+        self.assertEqual(registry.curl(registry.blob(data))[2], data)
+        registry.end()
+        (self.credentials / 'ca.crt').unlink()
+        with self.assertRaisesRegex(AssertionError, 'certificate'):
+            registry.start()
+
     def test_versions_keep_their_files_over_a_restart(self):
         registry = self.registry('--grace', '2s')
         named, unnamed = b'named' * 1000, b'unnamed' * 1000

@@ -4,7 +4,7 @@ It checks signatures (AWS Signature Version 4 with a signed payload), and serves
 objects, ranges, ListObjectsV2, multipart uploads. A test can make requests fail, hang or lose
 their answers.
 """
-import datetime, hashlib, hmac, http.server, re, threading, time, urllib.parse
+import datetime, hashlib, hmac, http.server, re, ssl, threading, time, urllib.parse
 
 REGION = 'us-east-1'
 PART_BYTES_MIN = 5 << 20
@@ -17,7 +17,7 @@ def escape(text):
 class S3Server:
     """`objects` and `uploads` may be read at any time, with `lock` held."""
 
-    def __init__(self, bucket='models', key='AKIDEXAMPLE', secret='secret', page=1000):
+    def __init__(self, bucket='models', key='AKIDEXAMPLE', secret='secret', page=1000, tls=None):
         self.bucket, self.key, self.secret, self.page = bucket, key, secret, page
         self.lock = threading.Lock()
         self.objects = {}  # key: bytes
@@ -41,7 +41,12 @@ class S3Server:
 
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
         self.server.daemon_threads = True
-        self.url = 'http://127.0.0.1:%d' % self.server.server_address[1]
+        self.server.handle_error = lambda *args: None  # clients that give up are part of the tests
+        self.url = 'http%s://127.0.0.1:%d' % ('s' if tls else '', self.server.server_address[1])
+        if tls:  # (certificate, key): files
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
 
