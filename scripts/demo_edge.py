@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """An edge node on a failing link, narrated: it joins with a token, serves a model, counts datasets,
-is cut off, killed, and comes back.
+is cut off, killed, and comes back. A worker's result goes up, and a changed model comes down.
 
 Exits 0 only if every step held. Uses free ports and its own data directory, and leaves no file and
 no process behind.
 """
-import json, os, shutil, struct, subprocess, time, zlib
+import hashlib, http.server, json, os, random, re, shutil, struct, subprocess, sys, threading, time, zlib
 
 from narrate import Step, answered, check, run, workplace
 import machine as m
 from faulty_link import FaultyLink
 
 NODE, BESIDE = 'line7', 'line8'
+MIB = 1 << 20
+RESULT_MIB, WEIGHTS_MIB = 200, 40
+UPLOAD = m.ROOT / 'examples/workers/python/upload.py'
 
 
 def png(shade):
@@ -55,7 +58,8 @@ class EdgeNode:
 
     def start(self, token=None):
         command = [m.VARDA, 'agent', *m.LOOPBACK, '--node', self.name, '--gateway', self.gateway, '--data-dir', str(self.work / self.name), '--runner', 'process',
-                   '--dataset-root', str(self.datasets), '--peer-listen', '127.0.0.1:0']
+                   '--dataset-root', str(self.datasets), '--peer-listen', '127.0.0.1:0',
+                   '--image', 'result-worker:1=%s %s %s' % (sys.executable, UPLOAD, self.work / 'result.bin')]
         if token:
             command += ['--join-token-file', str(token)]
         with open(self.work / (self.name + '.log'), 'ab') as log:
@@ -67,6 +71,42 @@ class EdgeNode:
         victims = m.kill_below(self.work / self.name)
         self.agent.wait()
         return victims
+
+
+class RangeServer(http.server.ThreadingHTTPServer):
+    """Serves the files of a folder with ranges, and counts the bytes that it sends."""
+
+    def __init__(self, folder):
+        self.folder, self.sent = folder, 0
+        super().__init__(('127.0.0.1', 0), RangeHandler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def url(self, name):
+        return 'http://127.0.0.1:%d/%s' % (self.server_port, name)
+
+
+class RangeHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+
+    def do_GET(self):
+        path = self.server.folder / os.path.basename(self.path)
+        if not path.is_file():
+            return self.send_error(404)
+        data = path.read_bytes()
+        span = re.fullmatch(r'bytes=(\d+)-(\d*)', self.headers.get('Range', ''))
+        first, end = (int(span[1]), int(span[2] or len(data) - 1) + 1) if span else (0, len(data))
+        piece = data[first:end]
+        self.send_response(206 if span else 200)
+        self.send_header('ETag', '"%d-%d"' % (path.stat().st_mtime_ns, len(data)))
+        self.send_header('Content-Length', str(len(piece)))
+        if span:
+            self.send_header('Content-Range', 'bytes %d-%d/%d' % (first, first + len(piece) - 1, len(data)))
+        self.end_headers()
+        self.wfile.write(piece)
+        self.server.sent += len(piece)
+
+    def log_message(self, *args):
+        pass
 
 
 def main():
@@ -83,7 +123,7 @@ def story(work):
     files = m.FileServer(work / 'www')
     with m.Machine(work / 'data', nodes=['cloud=cloud']) as varda:
         with Step('varda up with a gateway: the control plane, and the door through which edge nodes come in') as s:
-            line = varda.up('--gateway', '127.0.0.1:0')
+            line = varda.up('--gateway', '127.0.0.1:0', '--registry', '127.0.0.1:0')
             s.say(line)
             gateway = line.split('gateway ')[1].split(',')[0].strip()
             link = FaultyLink(int(gateway.rsplit(':', 1)[1]))
@@ -156,6 +196,24 @@ def story(work):
             check(back < 5, 'it took %.2f s' % back)
             s.say(varda.kubectl('get', 'edgenodes,datasets,inferencemodels'))
 
+        with Step('a worker hands over a result of %d MiB, and the link breaks twice on its way up' % RESULT_MIB) as s:
+            result = random.Random(7).randbytes(RESULT_MIB * MIB)
+            (work / 'result.bin').write_bytes(result)
+            digest = hashlib.sha256(result).hexdigest()
+            varda.kubectl('apply', '-f', '-', input=json.dumps(worker_service(files.url('digits-4.tar.gz'), sha)))
+            begin, sent = time.monotonic(), 0
+            for cut in (1, 2):
+                sent = m.wait_until('bytes in the registry', lambda: (lambda n: n if n > cut * RESULT_MIB * MIB // 4 else None)(arrived(varda, digest)), 60, every=0.01)
+                link.set('down')
+                time.sleep(0.5)
+                held = arrived(varda, digest)
+                link.set('none')
+                s.say('cut %d after %d MiB: the registry holds %d MiB' % (cut, sent // MIB, held // MIB))
+            stored = m.wait_until('the whole file', lambda: read(varda.dir / 'registry/blobs' / digest), 120)
+            check(hashlib.sha256(stored).hexdigest() == digest, 'the registry has other bytes')
+            s.say('%s whole after %.1f s, digest right' % (digest[:12], time.monotonic() - begin))
+            varda.kubectl('delete', 'jointinferenceservice', 'result', '--wait')
+
         with Step('a second node gets a model archive from the first one: the file server is gone') as s:
             shutil.copy(work / 'www/digits-4.tar.gz', work / 'datasets/digits-4.tar.gz')
             files.stop()
@@ -173,6 +231,57 @@ def story(work):
             varda.kubectl('apply', '-f', '-', input=json.dumps(model))
             check(answered(varda.ready('digits-beside', '4')['status']['url'], 'digits-beside', images) == '4', 'another version answers')
             s.say(varda.kubectl('get', 'edgenodes,inferencemodels'))
+
+        with Step('a version with 5 % other weights goes to both nodes: only the changes are sent') as s:
+            ranges = RangeServer(work / 'www')
+            weights = bytearray(random.Random(8).randbytes(WEIGHTS_MIB * MIB))
+            first = pack_with_weights(varda, work, '7', weights)
+            for name, node in (('heavy', NODE), ('heavy-beside', BESIDE)):
+                varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model(name, 'edge', [('7', ranges.url('heavy-7.tar'), first)], '7', node=node, port=8090)))
+            for name in ('heavy', 'heavy-beside'):
+                varda.ready(name, '7')
+            s.say('version 7 of %d MiB on two nodes: the file server sent %.1f MiB' % (WEIGHTS_MIB, ranges.sent / MIB))
+            changed = WEIGHTS_MIB * MIB // 20
+            weights[10 * MIB:10 * MIB + changed] = random.Random(9).randbytes(changed)
+            second = pack_with_weights(varda, work, '8', weights)
+            ranges.sent = 0
+            for name, node in (('heavy', NODE), ('heavy-beside', BESIDE)):
+                versions = [('7', ranges.url('heavy-7.tar'), first), ('8', ranges.url('heavy-8.tar'), second)]
+                varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model(name, 'edge', versions, '8', node=node, port=8090)))
+            for name in ('heavy', 'heavy-beside'):
+                varda.ready(name, '8')
+            s.say('version 8 with %.1f MiB of other weights on two nodes: it sent %.1f MiB' % (changed / MIB, ranges.sent / MIB))
+            check(ranges.sent < 2 * 1.1 * changed + MIB, 'the file server sent %d bytes' % ranges.sent)
+            ranges.shutdown()
+
+
+def worker_service(url, sha):
+    """A JointInferenceService whose edge worker hands over one file."""
+    def model(name):
+        return {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'Model', 'metadata': {'name': name}, 'spec': {'url': url, 'sha256': sha, 'format': 'onnx'}}
+    return {'apiVersion': 'v1', 'kind': 'List', 'items': [model('small'), model('big'), {
+        'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'result'}, 'spec': {
+            'edgeWorker': {'model': {'name': 'small'}, 'nodeName': NODE, 'uploads': {'maxBytes': 2 * RESULT_MIB * MIB}, 'hardExampleMining': {'name': 'CrossEntropy'},
+                           'workerSpec': {'containers': [{'name': 'worker', 'image': 'result-worker:1', 'args': ['result']}]}},
+            'cloudWorker': {'model': {'name': 'big'}}}}]}
+
+
+def read(path):
+    return path.read_bytes() if path.exists() else None
+
+
+def arrived(varda, sha):
+    """Bytes of the file in the registry."""
+    return sum(path.stat().st_size for folder in ('uploads', 'blobs') for path in (varda.dir / 'registry' / folder).glob(sha + '*'))
+
+
+def pack_with_weights(varda, work, version, weights):
+    """The model of the digits with a large file beside it, as a .tar with its list of chunks."""
+    model = work / ('heavy-' + version)
+    shutil.copytree(m.DIGITS / 'models/4', model)
+    (model / 'extra.bin').write_bytes(weights)
+    varda.varda('pack', str(model), '-o', str(work / ('www/heavy-%s.tar' % version)))
+    return hashlib.sha256((work / ('www/heavy-%s.tar' % version)).read_bytes()).hexdigest()
 
 
 def connected(varda, node=NODE):
