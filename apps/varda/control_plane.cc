@@ -447,6 +447,7 @@ class ControlPlaneImpl final : public ControlPlane {
                                .tls = std::nullopt,
                                .service = {.token = token,
                                            .reads = registry::Service::Options::Reads::kByDigest,
+                                           .threads = 4,
                                            .metrics = &registry_},
                                .named = [this](const Context& ctx) { return named_blobs(ctx); }});
     if (!started.ok()) return std::move(started).error().context("--registry");

@@ -94,6 +94,8 @@ class Upload {
   Result<std::optional<std::uint64_t>> held(const Context& ctx) {
     TRY(const auto answer, http_.call(ctx.with_timeout(kPatience), request("HEAD")));
     if (answer.status == 200) return std::optional<std::uint64_t>();
+    // An answer to HEAD has no body. The refusal of PUT explains itself.
+    if (answer.status == 401 || answer.status == 403) return std::optional<std::uint64_t>(0);
     if (answer.status != 404) return refusal_of(answer);
     const auto offset =
         parse_integer<std::uint64_t>(answer.headers.find("Upload-Offset").value_or("0"));

@@ -24,7 +24,9 @@ const VersionKey kKey{"default", "digits", "4"};
 
 class RegistryService : public ::testing::Test {
  protected:
-  void start(std::uint64_t quota = 0, const std::string& token = "") {
+  using Reads = Service::Options::Reads;
+  void start(std::uint64_t quota = 0, const std::string& token = "",
+             Reads reads = Reads::kWithToken) {
     server.reset();
     service.reset();
     store = open_directory_store({.root = "/data", .quota_bytes = quota}, fs).value();
@@ -32,7 +34,8 @@ class RegistryService : public ::testing::Test {
     ASSERT_TRUE(versions->open().ok());
     service = std::make_unique<Service>(
         *store, *versions,
-        Service::Options{.quota_bytes = quota, .token = token, .metrics = &metrics_registry});
+        Service::Options{
+            .quota_bytes = quota, .token = token, .reads = reads, .metrics = &metrics_registry});
     server = net::Server::create(service->server_options(), service->handler()).value();
     target = {.url = "http://" + server->address(), .token = token};
   }
@@ -69,6 +72,29 @@ class RegistryService : public ::testing::Test {
   std::unique_ptr<HttpClient> http = net::make_client({});
   Target target;
 };
+
+TEST_F(RegistryService, BlobIsReadWithoutTheTokenIfItsDigestIsKnown) {
+  start(0, "secret", Reads::kByDigest);
+  const net::Headers token = headers_of(target);
+  EXPECT_EQ(call("PUT", path_of("hello"), "hello").status, 401);
+  EXPECT_EQ(call("PUT", path_of("hello"), "hello", token).status, 201);
+  EXPECT_EQ(call("GET", path_of("hello")).body, "hello");
+  EXPECT_EQ(call("DELETE", path_of("hello")).status, 401);
+  for (const char* path :
+       {"/v1/blobs", "/v1/blobs/", "/v1/models", "/v1/models/default/digits/versions"}) {
+    EXPECT_EQ(call("GET", path).status, 401) << path;
+    EXPECT_EQ(call("GET", path, "", token).status, 200) << path;
+  }
+}
+
+TEST_F(RegistryService, CollectionKeepsBlobsThatTheCallerNames) {
+  start();
+  for (const char* bytes : {"model", "rest"}) ASSERT_EQ(put(bytes).status, 201);
+  const auto later = system_clock().wall() + std::chrono::hours(25);
+  EXPECT_EQ(service->collect(later, {Sha256::of("model")})->blobs, 1u);
+  EXPECT_EQ(call("HEAD", path_of("model")).status, 200);
+  EXPECT_EQ(call("HEAD", path_of("rest")).status, 404);
+}
 
 TEST_F(RegistryService, UploadedBlobIsServedWithRanges) {
   start();

@@ -26,15 +26,15 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-class Uploads(unittest.TestCase):
+class Node(unittest.TestCase):
+    """A node behind a gateway, and the registry of `varda up`."""
+
     def setUp(self):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
         self.varda = m.Machine(self.work / 'cloud', nodes=['cloud=cloud'])
         self.data, self.agent, self.link = self.work / 'line7', None, None
         self.addCleanup(self.clean_up)
-        line = self.varda.up('--gateway', '127.0.0.1:0', '--registry', '127.0.0.1:0')
-        self.registry = line.split('registry ')[1].split(',')[0]
-        self.link = FaultyLink(int(line.split('gateway https://127.0.0.1:')[1].split(',')[0]))
+        self.link = FaultyLink(self.start_gateway())
         token = self.work / 'line7.token'
         token.write_text(self.varda.varda('join-token', '--node', 'line7'))
         token.chmod(0o600)
@@ -53,6 +53,11 @@ class Uploads(unittest.TestCase):
         if self.link:
             self.link.close()
         shutil.rmtree(self.work, ignore_errors=True)
+
+    def start_gateway(self):
+        """Starts the cloud; returns the gateway's port."""
+        line = self.varda.up('--gateway', '127.0.0.1:0', '--registry', '127.0.0.1:0')
+        return int(line.split('gateway https://127.0.0.1:')[1].split(',')[0])
 
     def start(self):
         environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
@@ -94,6 +99,8 @@ class Uploads(unittest.TestCase):
         path = self.varda.dir / 'registry/blobs' / hashlib.sha256(data).hexdigest()
         return path.exists() and path.read_bytes() == data
 
+
+class Uploads(Node):
     def test_accepted_file_arrives_despite_a_cut_link_and_a_killed_agent(self):
         self.expect(worker('train', 100 * MIB))
         data = random.Random(1).randbytes(60 * MIB)
@@ -140,7 +147,73 @@ class Uploads(unittest.TestCase):
         self.assertTrue(done.stdout.endswith(b'413'), done.stdout)
 
 
+class StandaloneGateway(Node):
+    def start_gateway(self):
+        registry = self.varda.up('--registry', '127.0.0.1:0').split('registry ')[1].split(',')[0]
+        log = self.work / 'gateway.log'
+        with open(log, 'wb') as out:
+            gateway = subprocess.Popen([m.VARDA, 'gateway', '--kubeconfig', self.varda.kubeconfig, '--admin', 'unix:' + str(self.work / 'admin.sock'),
+                                        '--listen', '127.0.0.1:0', '--registry', registry, '--registry-token-file', str(self.varda.dir / 'registry.token')],
+                                       stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        self.addCleanup(gateway.wait)
+        self.addCleanup(gateway.terminate)
+        return int(m.wait_until('the gateway', lambda: log.read_text().split('gateway=127.0.0.1:')[1].split()[0]))
+
+    def test_gateway_forwards_to_the_registry_of_its_flag(self):
+        self.expect(worker('train', MIB))
+        data = random.Random(2).randbytes(MIB)
+        self.assertEqual(self.put('train', 'result', data)[0], 201)
+        m.wait_until('the file in the registry', lambda: self.stored(data))
+
+
+# A worker that makes a file, hands it over with the example, and stays.
+WORKER = """
+import sys, tempfile, time
+sys.path.insert(0, %r)
+import upload
+with tempfile.NamedTemporaryFile() as result:
+    result.write(b'result' * 500000)
+    result.flush()
+    print(upload.hand_over(result.name, 'result-1'), flush=True)
+time.sleep(3600)
+"""
+
+SERVICE = """
+apiVersion: sedna.io/v1alpha1
+kind: JointInferenceService
+metadata: {name: pets}
+spec:
+  edgeWorker:
+    model: {name: digits}
+    nodeName: edge0
+    uploads: {maxBytes: 4000000}
+    workerSpec: {containers: [{name: worker, image: "uploader:1"}]}
+  cloudWorker:
+    model: {name: digits}
+    nodeName: cloud
+    workerSpec: {containers: [{image: "cloud-worker:1"}]}
+"""
+
+
 class Registry(unittest.TestCase):
+    def test_worker_of_a_service_uploads_its_result(self):
+        examples = m.ROOT / 'examples/workers/python'
+        with m.Machine() as varda, tempfile.TemporaryDirectory(prefix='varda-e2e-') as work:
+            program = pathlib.Path(work) / 'worker.py'  # pods see nothing of varda.dir
+            program.write_text(WORKER % str(examples))
+            varda.up('--registry', '127.0.0.1:0', '--image', 'uploader:1=%s %s' % (sys.executable, program),
+                     '--image', 'cloud-worker:1=%s %s' % (sys.executable, examples / 'cloud_worker.py'))
+            varda.varda('push', str(MODEL), '--name', 'digits')
+            varda.kubectl('create', '-f', '-', input=SERVICE)
+            data = b'result' * 500000
+
+            def uploaded():
+                reports = varda.get('edgenode', 'edge0')['status']['workers']
+                return [one['report']['artifacts']['result-1'] for one in reports if one['report']['artifacts']['result-1']['state'] == 'Uploaded']
+            one, = m.wait_until('the result in the registry', uploaded)
+            self.assertEqual((one['sha256'], one['bytes']), (hashlib.sha256(data).hexdigest(), len(data)))
+            self.assertEqual((varda.dir / 'registry/blobs' / one['sha256']).read_bytes(), data)
+
     def test_pushed_model_serves_and_stays(self):
         with m.Machine() as varda:
             line = varda.up('--registry', '127.0.0.1:0')
