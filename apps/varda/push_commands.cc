@@ -223,6 +223,8 @@ Result<Pushed> send(const Context& ctx, const Globals& globals, const std::strin
   pushed.version =
       !flags.version.empty() ? flags.version : pushed.digest.hex().substr(0, kDefaultVersionDigits);
   pushed.url = registry::blob_url(target, pushed.digest);
+  // The name at the end distinguishes a plain model file from an archive.
+  if (!scratch) pushed.url += "/" + net::percent_encode(file.filename().string());
 
   registry::Version version{.digest = pushed.digest,
                             .size_bytes = pushed.bytes,

@@ -74,7 +74,7 @@ std::optional<Response> Uploads::refusal(const std::string& node, std::uint64_t 
                                          const Request& head) const {
   const auto route = registry::parse_route(head.path());
   if (!route.ok()) return bad_upload(route.error());
-  if (route->kind != registry::Route::Kind::kBlob || !head.query().empty())
+  if (route->kind != registry::Route::Kind::kBlob || route->named || !head.query().empty())
     return upload_status(404, "NotFound", "there is no such path");
   if (head.method != "PUT" && head.method != "HEAD") {
     Response out = upload_status(405, "MethodNotAllowed", "a node may only upload: PUT and HEAD");

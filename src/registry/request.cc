@@ -71,7 +71,8 @@ Result<Route> parse_route(std::string_view path) {
   Route route;
   if (parts[0] == "blobs") {
     if (parts.size() == 1) return route;
-    if (parts.size() != 2) return missing;
+    if (parts.size() > 3) return missing;
+    route.named = parts.size() == 3;
     route.kind = Route::Kind::kBlob;
     TRY(route.digest, parse_digest(parts[1]));
     return route;

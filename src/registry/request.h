@@ -24,6 +24,7 @@ struct Route {
   enum class Kind { kBlobs, kBlob, kModels, kVersions, kVersion };
   Kind kind = Kind::kBlobs;
   codec::Sha256 digest;  // kBlob
+  bool named = false;    // kBlob: a file name follows the digest, which only reads may have
   VersionKey key;        // kVersion; without `version` for kVersions
 };
 /// `path` is still percent-encoded. kNotFound: no such path. kInvalid: a bad digest or name.

@@ -13,7 +13,10 @@ TEST(RegistryRoute, PathsNameBlobsModelsAndVersions) {
   ASSERT_TRUE(blob.ok()) << blob.error();
   EXPECT_EQ(blob->kind, Route::Kind::kBlob);
   EXPECT_EQ(blob->digest.hex(), kHex);
+  EXPECT_FALSE(blob->named);
   EXPECT_TRUE(parse_route("/v1/blobs/sha256%3A" + kHex).ok());
+  EXPECT_TRUE(parse_route("/v1/blobs/sha256:" + kHex + "/model.onnx")->named);
+  EXPECT_FALSE(parse_route("/v1/blobs/sha256:" + kHex + "/a/model.onnx").ok());
   EXPECT_EQ(parse_route("/v1/models/")->kind, Route::Kind::kModels);
   EXPECT_EQ(parse_route("/v1/models/default/digits/versions")->kind, Route::Kind::kVersions);
   const auto version = parse_route("/v1/models/default/digits/versions/1.2-a");
@@ -34,7 +37,7 @@ TEST(RegistryRoute, NamesThatCouldLeaveTheDirectoryAreInvalid) {
   }
   for (const char* path :
        {"", "/", "/v1", "/v1/", "/v2/blobs", "/v1/models/default", "/v1/models/default/digits",
-        "/v1/models/default/digits/tags/4", "/v1/blobs/a/b"}) {
+        "/v1/models/default/digits/tags/4", "/v1/blobs/a/b/c"}) {
     const auto route = parse_route(path);
     ASSERT_FALSE(route.ok()) << path;
     EXPECT_EQ(route.error().code(), Code::kNotFound) << path;

@@ -231,7 +231,7 @@ net::Reception Service::receive(const Request& head) {
   if (!allowed(head)) return refusal(answer(head));
   const auto route = parse_route(head.path());
   if (!route.ok()) return refusal(refuse(route.error()));
-  if (route->kind != Route::Kind::kBlob) return {};
+  if (route->kind != Route::Kind::kBlob || route->named) return {};
   const Sha256& digest = route->digest;
   const auto piece = parse_piece(head, digest);
   if (!piece.ok()) return refusal(refuse_upload(piece.error(), digest));
@@ -277,6 +277,8 @@ Response Service::answer(const Request& request) {
   if (!route.ok()) return refuse(route.error());
   switch (route->kind) {
     case Route::Kind::kBlob:
+      if (route->named && request.method != "GET" && request.method != "HEAD")
+        return refuse(Error(Code::kNotFound, "only reads may have a file name after the digest"));
       return blob(route->digest, request);
     case Route::Kind::kBlobs:
       return blobs(request);

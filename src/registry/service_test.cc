@@ -163,6 +163,11 @@ TEST_F(RegistryService, RefusalsNameTheReason) {
   EXPECT_EQ(call("PUT", path, "x", {{"Content-Range", "bytes 0-9/5"}}).status, 400);
   EXPECT_EQ(call("PUT", path, "x", {{"Content-Range", "bytes 0-1/5"}}).status, 400);
   EXPECT_EQ(call("POST", path, "x").status, 405);
+  const std::string stored =
+      "/v1/blobs/sha256:" + Sha256::of(std::string(600, 'x')).hex() + "/model.onnx";
+  EXPECT_EQ(call("GET", stored).status, 200);
+  EXPECT_EQ(call("DELETE", stored).status, 404);
+  EXPECT_NE(call("PUT", stored, "x").status, 200);
   EXPECT_EQ(call("GET", "/").status, 404);
   net::testing::RawSocket chunked(server->port());
   chunked.write("PUT " + path + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");

@@ -216,7 +216,7 @@ class PushAndPull(Base):
         command[command.index('--registry') + 1] = registry.url
         done = subprocess.run(command, capture_output=True, text=True, timeout=m.seconds(120))
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.strip(), registry.blob(data))
+        self.assertEqual(done.stdout.strip(), registry.blob(data) + '/weights.bin')
         self.assertEqual(registry.curl('-I', registry.blob(data))[0], 200)
 
 

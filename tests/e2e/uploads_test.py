@@ -225,6 +225,12 @@ class Registry(unittest.TestCase):
                 'spec': {'modelName': 'digits', 'deployToLayer': 'edge', 'frameworkType': 'onnx', 'nodeName': 'edge0', 'servingPort': 8080, 'replicas': 1,
                          'modelRef': {'name': 'digits'}}}))
             varda.ready('digits')
+            # one file, which needs no archive
+            url = varda.varda('push', str(MODEL / 'model.onnx'), '--name', 'one-file').strip()
+            self.assertTrue(url.endswith('/model.onnx'), url)
+            varda.kubectl('patch', 'inferencemodel', 'digits', '--type=merge', '-p', '{"spec": {"modelRef": {"name": "one-file"}}}')
+            version = hashlib.sha256((MODEL / 'model.onnx').read_bytes()).hexdigest()[:12]
+            varda.ready('digits', version)
             varda.varda('pull', 'digits', '--extract', '-o', str(varda.dir / 'pulled'))
             self.assertEqual((varda.dir / 'pulled/model.onnx').read_bytes(), (MODEL / 'model.onnx').read_bytes())
             varda.down()
