@@ -1,5 +1,7 @@
 #include "codec/protobuf.h"
 
+#include <cstring>
+
 namespace varda::codec {
 namespace {
 
@@ -13,9 +15,20 @@ void ProtoWriter::varint(std::uint64_t value) {
 }
 
 ProtoWriter& ProtoWriter::number(std::uint32_t field, std::int64_t value) {
-  if (value == 0) return *this;
+  return value == 0 ? *this : item(field, value);
+}
+
+ProtoWriter& ProtoWriter::item(std::uint32_t field, std::int64_t value) {
   varint(std::uint64_t{field} << 3 | kVarint);
   varint(static_cast<std::uint64_t>(value));
+  return *this;
+}
+
+ProtoWriter& ProtoWriter::real(std::uint32_t field, float value) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  varint(std::uint64_t{field} << 3 | kFixed32);
+  out_.append(bytes, sizeof bytes);
   return *this;
 }
 
@@ -61,6 +74,7 @@ bool ProtoReader::skip(std::size_t count) {
 
 bool ProtoReader::next() {
   if (broken_ || remaining_.empty()) return false;
+  const std::string_view start = remaining_;
   std::uint64_t key = 0, size = 0;
   bool good = varint(key) && key >> 3 != 0 && key >> 3 < (1u << 29);
   field_ = static_cast<std::uint32_t>(key >> 3);
@@ -82,6 +96,7 @@ bool ProtoReader::next() {
       good = false;
   }
   broken_ = !good;
+  raw_ = start.substr(0, start.size() - remaining_.size());
   return good;
 }
 
@@ -90,6 +105,12 @@ bool ProtoReader::next_number() {
   wire_ = kVarint;
   broken_ = !varint(number_);
   return !broken_;
+}
+
+float ProtoReader::real() const {
+  float value = 0;
+  if (is_real()) std::memcpy(&value, bytes_.data(), sizeof value);
+  return value;
 }
 
 std::pair<std::string, std::string> ProtoReader::entry() const {

@@ -31,12 +31,22 @@ class ProtoWriter {
   /// int32, int64, uint32, uint64, bool, enum.
   ProtoWriter& number(std::uint32_t field, std::int64_t value);
   ProtoWriter& text(std::uint32_t field, std::string_view value);
+  /// One element of a repeated number; written even if 0.
+  ProtoWriter& item(std::uint32_t field, std::int64_t value);
+  /// float; written even if 0.
+  ProtoWriter& real(std::uint32_t field, float value);
   /// One element of a repeated string; written even if empty.
   ProtoWriter& element(std::uint32_t field, std::string_view value);
   /// Written even if empty, because the presence of a message matters.
   ProtoWriter& message(std::uint32_t field, const std::function<void(ProtoWriter&)>& fill);
   /// One entry of a map<string, string>.
   ProtoWriter& entry(std::uint32_t field, std::string_view key, std::string_view value);
+
+  /// Fields as another writer encoded them, such as ProtoReader::raw().
+  ProtoWriter& raw(std::string_view fields) {
+    out_ += fields;
+    return *this;
+  }
 
   const std::string& bytes() const& { return out_; }
   std::string bytes() && { return std::move(out_); }
@@ -61,12 +71,17 @@ class ProtoReader {
   std::uint32_t field() const { return field_; }
   bool is_number() const { return wire_ == 0; }
   bool is_bytes() const { return wire_ == 2; }
+  bool is_real() const { return wire_ == 5; }
   /// The value of a varint field.
   std::int64_t number() const { return is_number() ? static_cast<std::int64_t>(number_) : 0; }
   bool flag() const { return number() != 0; }
   /// The bytes of a length-delimited field: a string, or a nested message for another reader.
   std::string_view bytes() const { return is_bytes() ? bytes_ : std::string_view(); }
   std::string text() const { return std::string(bytes()); }
+  /// The value of a float field.
+  float real() const;
+  /// The complete field as written, with the tag.
+  std::string_view raw() const { return raw_; }
   /// One entry of a map<string, string>.
   std::pair<std::string, std::string> entry() const;
   /// kInvalid: the bytes are not a protobuf message.
@@ -76,7 +91,7 @@ class ProtoReader {
   bool varint(std::uint64_t& value);
   bool skip(std::size_t count);
 
-  std::string_view remaining_, bytes_;
+  std::string_view remaining_, bytes_, raw_;
   std::uint32_t field_ = 0, wire_ = 0;
   std::uint64_t number_ = 0;
   bool broken_ = false;

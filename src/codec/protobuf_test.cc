@@ -86,6 +86,24 @@ TEST(ProtoReader, PackedNumbersAreReadOneByOne) {
   EXPECT_EQ(broken.status().error().code(), Code::kInvalid);
 }
 
+TEST(ProtoReader, RawFieldsMakeTheSameMessage) {
+  ProtoWriter message;
+  message.item(1, 0).real(2, 0.5f).element(3, "").number(4, -1).element(3, "x");
+  const std::string bytes = message.bytes();
+  std::string same;
+  ProtoReader in(bytes);
+  std::vector<float> reals;
+  while (in.next()) {
+    same += in.raw();
+    if (in.is_real()) reals.push_back(in.real());
+    EXPECT_EQ(in.is_real(), in.field() == 2);
+  }
+  EXPECT_TRUE(in.status().ok());
+  EXPECT_EQ(same, bytes);
+  EXPECT_EQ(ProtoWriter().raw(same).bytes(), bytes);
+  EXPECT_EQ(reals, std::vector<float>{0.5f});
+}
+
 TEST(ProtoReader, BrokenBytesEndTheIteration) {
   const std::vector<std::string> cases = {
       std::string("\x08"),
