@@ -57,6 +57,13 @@ constexpr std::string_view kMemoryMarker =
     "_ORT_MEM_ADDR_";                            // addresses in ONNX Runtime's own memory
 constexpr std::string_view kOrtFormat = "ORTM";  // identifier of its flatbuffers, at byte 4
 
+constexpr std::string_view kOrtFormatRefused =
+    "it is in ONNX Runtime's own format; only ONNX files are served";
+
+bool is_ort_format(std::string_view bytes) {
+  return bytes.size() >= 8 && bytes.substr(4, 4) == kOrtFormat;
+}
+
 class Walk {
  public:
   explicit Walk(Locations& out) : out_(out) {}
@@ -121,12 +128,18 @@ Locations locations_in(std::string_view bytes) {
   return out;
 }
 
+std::string why_bytes_refused(std::string_view bytes) {
+  if (is_ort_format(bytes)) return std::string(kOrtFormatRefused);
+  const Locations locations = locations_in(bytes);
+  if (!locations.problem.empty() || locations.all.empty()) return locations.problem;
+  return "it keeps a tensor in the file \"" + locations.all.front() + "\", but has no directory";
+}
+
 std::string why_refused(const std::filesystem::path& file) {
   const MappedFile mapped(file);
   if (!mapped.problem().empty()) return "it cannot be read: " + mapped.problem();
   const std::string_view bytes = mapped.bytes();
-  if (file.extension() == ".ort" || (bytes.size() >= 8 && bytes.substr(4, 4) == kOrtFormat))
-    return "it is in ONNX Runtime's own format; only ONNX files are served";
+  if (file.extension() == ".ort" || is_ort_format(bytes)) return std::string(kOrtFormatRefused);
   const Locations locations = locations_in(bytes);
   if (!locations.problem.empty()) return locations.problem;
   for (const std::string& location : locations.all)

@@ -26,4 +26,7 @@ Locations locations_in(std::string_view bytes);
 /// `file`.
 std::string why_refused(const std::filesystem::path& file);
 
+/// The same for a model in memory, which may refer to no file.
+std::string why_bytes_refused(std::string_view bytes);
+
 }  // namespace varda_onnxruntime

@@ -165,6 +165,27 @@ TEST_F(HostileModels, OnnxRuntimeRefusesExternalTensorsItself) {
   api->ReleaseEnv(env);
 }
 
+TEST_F(OnnxRuntime, ModelInMemoryGivesTheResultsOfTheFile) {
+  const std::string bytes = bytes_of(digits("4"));
+  auto from_memory = load("", {.model = bytes});
+  ASSERT_TRUE(from_memory.ok()) << from_memory.error();
+  auto from_file = load(digits("4")).value();
+  EXPECT_EQ(correct(**from_memory), correct(*from_file));
+  EXPECT_EQ(load("", {.model = std::string_view(bytes).substr(0, 9000)}).error().code(),
+            Code::kInvalid);
+}
+
+TEST_F(HostileModels, ModelInMemoryMayReferToNoFile) {
+  for (const std::string& location : {(root_ / "7/own").string(), std::string("own")}) {
+    const std::string bytes = varda_onnxruntime::testing::leak(location, 6, "0");
+    const auto loaded = load("", {.directory = root_ / "7", .model = bytes});
+    ASSERT_FALSE(loaded.ok()) << location;
+    EXPECT_THAT(loaded.error().message(), HasSubstr("has no directory"));
+  }
+  const std::string orphan = "0000ORTM";
+  EXPECT_THAT(load("", {.model = orphan}).error().message(), HasSubstr("own format"));
+}
+
 TEST_F(OnnxRuntime, MissingAndTornFilesAreInvalid) {
   EXPECT_EQ(load("/nowhere/model.onnx").error().code(), Code::kInvalid);
   const std::string torn = testing::TempDir() + "/torn.onnx";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -282,8 +283,14 @@ std::int32_t varda_engine_model::load(const varda_engine_load_options& options,
     problem = library().problem;
     return VARDA_ENGINE_UNAVAILABLE;
   }
-  if (problem = varda_onnxruntime::why_refused(options.file); !problem.empty())
-    return VARDA_ENGINE_INVALID;
+  // A host of an older minor version has no model in memory.
+  constexpr std::size_t kWithModel =
+      offsetof(varda_engine_load_options, model_bytes) + sizeof options.model_bytes;
+  const bool in_memory = options.size_bytes >= kWithModel && options.model != nullptr;
+  problem = in_memory ? varda_onnxruntime::why_bytes_refused(
+                            {static_cast<const char*>(options.model), options.model_bytes})
+                      : varda_onnxruntime::why_refused(options.file);
+  if (!problem.empty()) return VARDA_ENGINE_INVALID;
   const OrtApi& api = *library().api;
   OrtSessionOptions* raw = nullptr;
   ORT_TRY(api.CreateSessionOptions(&raw));
@@ -291,7 +298,12 @@ std::int32_t varda_engine_model::load(const varda_engine_load_options& options,
   if (const std::int32_t code = apply_options(session_options.get(), options, problem);
       code != VARDA_ENGINE_OK)
     return code;
-  ORT_TRY(api.CreateSession(library().env, options.file, session_options.get(), &session));
+  if (in_memory) {
+    ORT_TRY(api.CreateSessionFromArray(library().env, options.model, options.model_bytes,
+                                       session_options.get(), &session));
+  } else {
+    ORT_TRY(api.CreateSession(library().env, options.file, session_options.get(), &session));
+  }
   ORT_TRY(api.CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory));
   return describe(problem);
 }

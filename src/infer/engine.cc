@@ -196,7 +196,9 @@ class PluginEngine final : public Engine {
                                            options.intra_op_threads,
                                            options.memory_arena ? 1u : 0u,
                                            pairs.data(),
-                                           static_cast<std::uint32_t>(pairs.size())};
+                                           static_cast<std::uint32_t>(pairs.size()),
+                                           options.model.empty() ? nullptr : options.model.data(),
+                                           options.model.size()};
     varda_engine_error error;
     error.message[0] = '\0';
     varda_engine_model* model = nullptr;

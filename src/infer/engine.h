@@ -23,6 +23,7 @@ struct LoadOptions {
   unsigned intra_op_threads = 1;    // per run; 0: the engine's choice. Parallel runs scale better
   bool memory_arena = true;         // keep freed memory: faster, but the peak stays
   std::map<std::string, std::string> options;  // engine-specific
+  std::string_view model;  // the model's bytes instead of a file; borrowed for the call
 };
 
 /// A loaded model. Thread-safe, up to concurrent_runs_max().

@@ -94,6 +94,10 @@ typedef struct varda_engine_load_options {
   uint32_t memory_arena;     /* 1: keep freed memory for the next run; 0: return it */
   const varda_engine_option* options; /* engine-specific; an unknown name is VARDA_ENGINE_INVALID */
   uint32_t options_count;
+  /* The model's bytes, borrowed for the call; `file` is "" then. NULL: `file` has the model. A model
+   * in memory has no directory, so the engine rejects one that refers to other files. */
+  const void* model;
+  uint64_t model_bytes;
 } varda_engine_load_options;
 
 /* Description of a loaded model. Lives as long as the model. */
