@@ -1,0 +1,68 @@
+// Gradients by rewriting: from a model that predicts to a model that also computes a loss and the
+// gradient of each weight. All operators are standard ONNX, so the engine that serves trains too.
+//
+//   TRY(onnx::Model forward, onnx::parse(bytes));
+//   TRY_VOID(onnx::upgrade(forward));
+//   TRY(const Facts facts, trace(engine, forward, batch));
+//   TRY(const GradientGraph graph, make_gradient_graph(forward, facts, {}));
+//   // run graph.model: batch, targets, sample weights, weights -> loss, outputs, gradients
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "onnx/model.h"
+#include "tensor/tensor.h"
+#include "train/trace.h"
+
+namespace varda::train {
+
+enum class Loss {
+  kCrossEntropy,  // classes; the output is scores, Softmax or LogSoftmax, shape [N,classes]
+  kMse,           // mean squared error of all values of a sample
+};
+
+struct GradientOptions {
+  Loss loss = Loss::kCrossEntropy;
+  std::string output;               // of the model; "": the first
+  std::vector<std::string> freeze;  // names of weights that stay, with * and ?
+};
+
+/// The training model and the names of tensors in it. The batch size is that of the facts.
+///
+/// Inputs: those of the forward model; `targets`, of the type and shape of the output, for classes
+/// one row of probabilities a sample; `sample_weights` [N], usually 1/N each; all weights.
+/// A sample of weight 0 does not count, which pads an incomplete batch.
+struct GradientGraph {
+  struct Weight {
+    std::string name;      // of the initializer, and of the input
+    std::string gradient;  // of the output
+  };
+  /// BatchNormalization over the batch. `batch_mean` and `batch_variance` are outputs.
+  struct Statistics {
+    std::string mean, variance;  // the initializers
+    std::string batch_mean, batch_variance;
+    double momentum = 0.9;  // new = momentum * old + (1 - momentum) * batch
+  };
+  onnx::Model model;
+  std::string targets, sample_weights;
+  std::string loss;    // a scalar: the sum over samples of weight * loss
+  std::string output;  // of the forward model
+  std::vector<Weight> weights;
+  std::vector<Statistics> statistics;
+};
+
+/// `forward` is a model after onnx::upgrade(); `facts` are of the same model.
+///
+/// Weights are the floating-point initializers that MatMul, Gemm, Conv, normalizations and Gather
+/// read, and the operands of rank 1 and more that arithmetic combines with values that depend on a
+/// weight. Other constants stay, such as scales of the input. BatchNormalization uses statistics of
+/// the batch if its scale or bias is trained.
+///
+/// kUnsupported: a gradient is not known; the message names the node, the operator, and the weights
+/// to freeze. kInvalid: the output does not fit the loss, or nothing is left to train.
+Result<GradientGraph> make_gradient_graph(const onnx::Model& forward, const Facts& facts,
+                                          const GradientOptions& options);
+
+}  // namespace varda::train

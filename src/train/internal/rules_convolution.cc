@@ -1,0 +1,258 @@
+// Gradients of convolutions and poolings with any number of spatial axes.
+#include <algorithm>
+
+#include "train/internal/rules.h"
+
+namespace varda::train {
+namespace {
+
+using onnx::Node;
+using tensor::Shape;
+using Integers = Backward::Integers;
+
+/// Windows move over the spatial axes of `large` [N,C,...]; each gives a place of `small` [N,M,...].
+struct Windows {
+  Shape large, small;
+  Integers kernel, strides, dilations;
+  Integers before;  // padding of `large`
+  Integers after;   // padding that the windows really touch; negative: they leave so much unread
+  std::int64_t group = 1;
+};
+
+Integers or_ones(Integers values, std::size_t count) {
+  if (values.empty()) values.assign(count, 1);
+  return values;
+}
+
+Result<Windows> windows_of(const Node& node, const Shape& large, const Shape& small,
+                           Integers kernel) {
+  const std::size_t rank = large.size() - 2;
+  Windows out{large, small, std::move(kernel), {}, {}, {}, {}, node.integer("group", 1)};
+  out.strides = or_ones(node.integers("strides"), rank);
+  out.dilations = or_ones(node.integers("dilations"), rank);
+  const Integers pads = node.integers("pads");
+  const std::string automatic = node.text("auto_pad", "NOTSET");
+  if (out.kernel.size() != rank || out.strides.size() != rank || out.dilations.size() != rank ||
+      small.size() != large.size() || (!pads.empty() && pads.size() != 2 * rank))
+    return Error(Code::kInvalid, "the number of strides, dilations or pads differs from the axes");
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t reach =
+        (small[i + 2] - 1) * out.strides[i] + (out.kernel[i] - 1) * out.dilations[i] + 1;
+    const std::int64_t total = std::max<std::int64_t>(reach - large[i + 2], 0);
+    std::int64_t before = pads.empty() ? 0 : pads[i];
+    if (automatic == "SAME_UPPER") before = total / 2;
+    if (automatic == "SAME_LOWER") before = (total + 1) / 2;
+    if (automatic == "VALID") before = 0;
+    out.before.push_back(before);
+    out.after.push_back(reach - large[i + 2] - before);
+  }
+  return out;
+}
+
+/// `before` and `after` as ONNX lists them, without negative values.
+Integers pads_of(const Windows& w) {
+  Integers out = w.before;
+  for (const std::int64_t after : w.after) out.push_back(std::max<std::int64_t>(after, 0));
+  return out;
+}
+
+/// Spreads `small` over `large`: the gradient of a convolution's input.
+std::string spread(Backward& b, const Windows& w, const std::string& small,
+                   const std::string& weights) {
+  Integers unread;
+  for (const std::int64_t after : w.after) unread.push_back(std::max<std::int64_t>(-after, 0));
+  return b.emit("ConvTranspose", {small, weights},
+                {{"kernel_shape", w.kernel},
+                 {"strides", w.strides},
+                 {"dilations", w.dilations},
+                 {"pads", pads_of(w)},
+                 {"output_padding", unread},
+                 {"group", w.group}});
+}
+
+/// The gradient of weights [M,C/group,kernel]: a convolution in which batch and channels change
+/// places, and strides and dilations too.
+///
+///   dW[m,c] = sum over n of conv(large[n,c], small[n,m])
+std::string weight_gradient(Backward& b, const Windows& w, const std::string& large,
+                            const std::string& small) {
+  const std::int64_t samples = w.large[0], channels = w.large[1] / w.group;
+  std::string data = large;
+  Shape spatial(w.large.begin() + 2, w.large.end());
+  if (w.group == 1) {
+    data = b.transpose(data, swapped(w.large.size()));
+  } else {
+    // [N, group * C, ...] -> [C, group * N, ...]
+    Shape grouped = {samples, w.group, channels}, merged = {channels, w.group * samples};
+    grouped.insert(grouped.end(), spatial.begin(), spatial.end());
+    merged.insert(merged.end(), spatial.begin(), spatial.end());
+    Integers order = {2, 1, 0};
+    for (std::size_t i = 3; i < grouped.size(); ++i) order.push_back(static_cast<std::int64_t>(i));
+    data = b.reshape(b.transpose(b.reshape(data, grouped), order), merged);
+  }
+  const std::string filters = b.transpose(small, swapped(w.small.size()));
+  Integers kernel(w.small.begin() + 2, w.small.end());
+  std::string out = b.emit("Conv", {data, filters},
+                           {{"kernel_shape", kernel},
+                            {"strides", w.dilations},
+                            {"dilations", w.strides},
+                            {"pads", pads_of(w)},
+                            {"group", w.group}});
+  // Rows that no window read make the result larger than the kernel.
+  Integers none(w.large.size(), 0), cut(w.large.size(), 0);
+  for (std::size_t i = 0; i < w.kernel.size(); ++i)
+    if (w.after[i] < 0) cut[i + 2] = -(-w.after[i] / w.dilations[i]);
+  out = b.pad(out, none, cut);
+  return b.transpose(out, swapped(w.large.size()));
+}
+
+Integers spatial_axes(const Shape& shape) {
+  Integers out;
+  for (std::size_t i = 2; i < shape.size(); ++i) out.push_back(static_cast<std::int64_t>(i));
+  return out;
+}
+
+void give_bias(Backward& b, const Node& node) {
+  const std::string& bias = node.input(2);
+  if (bias.empty() || !b.needs(bias)) return;
+  Integers axes = spatial_axes(b.shape(node.output(0)));
+  axes.insert(axes.begin(), 0);
+  b.give(bias, b.reshape(b.sum(b.gradient(node.output(0)), axes), b.shape(bias)));
+}
+
+Status conv(Backward& b, Node& node) {
+  const std::string &x = node.input(0), &weights = node.input(1), &y = node.output(0);
+  const Shape& shape = b.shape(weights);
+  TRY(const Windows w, windows_of(node, b.shape(x), b.shape(y), {shape.begin() + 2, shape.end()}));
+  const std::string dy = b.gradient(y);
+  if (b.needs(x)) b.give(x, spread(b, w, dy, weights));
+  if (b.needs(weights)) b.give(weights, weight_gradient(b, w, x, dy));
+  give_bias(b, node);
+  return {};
+}
+
+// The same windows, in which input and output change places.
+Status conv_transpose(Backward& b, Node& node) {
+  const std::string &x = node.input(0), &weights = node.input(1), &y = node.output(0);
+  if (node.text("auto_pad", "NOTSET") != "NOTSET" || node.find("output_shape") != nullptr)
+    return Error(Code::kUnsupported, "it has auto_pad or output_shape instead of pads");
+  const Shape& shape = b.shape(weights);
+  TRY(const Windows w, windows_of(node, b.shape(y), b.shape(x), {shape.begin() + 2, shape.end()}));
+  const std::string dy = b.gradient(y);
+  if (b.needs(x))
+    b.give(x, b.emit("Conv", {dy, weights},
+                     {{"kernel_shape", w.kernel},
+                      {"strides", w.strides},
+                      {"dilations", w.dilations},
+                      {"pads", pads_of(w)},
+                      {"group", w.group}}));
+  if (b.needs(weights)) b.give(weights, weight_gradient(b, w, dy, x));
+  give_bias(b, node);
+  return {};
+}
+
+// The operator's second output names the place of each maximum in the flat input.
+Status max_pool(Backward& b, Node& node) {
+  const std::string x = node.input(0), y = node.output(0);
+  if (!b.needs(x)) return {};
+  if (node.integer("storage_order", 0) != 0)
+    return Error(Code::kUnsupported, "its storage_order is column major");
+  if (node.output(1).empty()) {
+    node.outputs.resize(2);
+    node.outputs[1] = b.fresh(y + "/indices");
+  }
+  const Shape& shape = b.shape(x);
+  TRY(const std::size_t total, tensor::elements(shape));
+  const std::string flat = b.emit("ScatterElements",
+                                  {b.zeros({static_cast<std::int64_t>(total)}),
+                                   b.reshape(node.output(1), {-1}), b.reshape(b.gradient(y), {-1})},
+                                  {{"axis", std::int64_t{0}}, {"reduction", std::string("add")}});
+  b.give(x, b.reshape(flat, shape));
+  return {};
+}
+
+/// For each place of the output, one over the number of values in the window.
+Result<tensor::Tensor> shares(const Windows& w, bool padding_counts, tensor::DType dtype,
+                              const Integers& pads_after) {
+  Shape shape = w.small;
+  shape[0] = shape[1] = 1;
+  TRY(const std::size_t total, tensor::elements(shape));
+  std::vector<double> out(total, 1);
+  for (std::size_t flat = 0; flat < total; ++flat) {
+    std::size_t remaining = flat;
+    for (std::size_t i = w.kernel.size(); i-- > 0;) {
+      const auto size = static_cast<std::size_t>(w.small[i + 2]);
+      const std::int64_t begin =
+          static_cast<std::int64_t>(remaining % size) * w.strides[i] - w.before[i];
+      remaining /= size;
+      std::int64_t count = 0;
+      for (std::int64_t tap = 0; tap < w.kernel[i]; ++tap) {
+        const std::int64_t at = begin + tap * w.dilations[i];
+        // A window may reach beyond the padding (ceil_mode); such places never count.
+        if (padding_counts ? at < w.large[i + 2] + pads_after[i] : at >= 0 && at < w.large[i + 2])
+          ++count;
+      }
+      out[flat] /= static_cast<double>(std::max<std::int64_t>(count, 1));
+    }
+  }
+  if (dtype == tensor::DType::kFp64)
+    return tensor::Tensor::of<double>(dtype, shape, std::span<const double>(out));
+  const std::vector<float> single(out.begin(), out.end());
+  return tensor::Tensor::of<float>(dtype, shape, std::span<const float>(single));
+}
+
+Status average_pool(Backward& b, Node& node) {
+  const std::string &x = node.input(0), &y = node.output(0);
+  if (!b.needs(x)) return {};
+  TRY(Windows w, windows_of(node, b.shape(x), b.shape(y), node.integers("kernel_shape")));
+  const Integers pads = node.integers("pads");
+  Integers pads_after;
+  for (std::size_t i = 0; i < w.kernel.size(); ++i)
+    pads_after.push_back(pads.empty() ? std::max<std::int64_t>(w.after[i], 0)
+                                      : pads.at(i + w.kernel.size()));
+  TRY(const tensor::Tensor share,
+      shares(w, node.integer("count_include_pad", 0) != 0, b.dtype(), pads_after));
+  w.group = w.large[1];
+  Shape ones = {w.large[1], 1};
+  ones.insert(ones.end(), w.kernel.begin(), w.kernel.end());
+  TRY(tensor::Tensor kernel, tensor::Tensor::allocate(b.dtype(), ones));
+  if (b.dtype() == tensor::DType::kFp64)
+    std::ranges::fill(kernel.mutable_values<double>(), 1.0);
+  else
+    std::ranges::fill(kernel.mutable_values<float>(), 1.0f);
+  const std::string scaled = b.emit("Mul", {b.gradient(y), b.constant(share)});
+  b.give(x, spread(b, w, scaled, b.constant(kernel)));
+  return {};
+}
+
+Status global_average_pool(Backward& b, Node& node) {
+  const std::string& x = node.input(0);
+  if (!b.needs(x)) return {};
+  const Shape& shape = b.shape(x);
+  double count = 1;
+  for (std::size_t i = 2; i < shape.size(); ++i) count *= static_cast<double>(shape[i]);
+  b.give(x, b.expand(b.emit("Mul", {b.gradient(node.output(0)), b.number(1 / count)}), shape));
+  return {};
+}
+
+Status global_max_pool(Backward& b, Node& node) {
+  const std::string &x = node.input(0), &y = node.output(0);
+  if (!b.needs(x)) return {};
+  const std::string hit =
+      b.emit("Cast", {b.emit("Equal", {x, y})}, {{"to", onnx::data_type_of(b.dtype())}});
+  const std::string share = b.emit("Div", {b.gradient(y), b.sum(hit, spatial_axes(b.shape(x)))});
+  b.give(x, b.emit("Mul", {hit, share}));
+  return {};
+}
+
+constexpr RuleEntry kConvolutionRules[] = {
+    {"AveragePool", average_pool},      {"Conv", conv},
+    {"ConvTranspose", conv_transpose},  {"GlobalAveragePool", global_average_pool},
+    {"GlobalMaxPool", global_max_pool}, {"MaxPool", max_pool},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> convolution_rules() { return kConvolutionRules; }
+
+}  // namespace varda::train

@@ -1,0 +1,89 @@
+#include "train/optimizer.h"
+
+#include <cmath>
+#include <string>
+
+#include "base/check.h"
+
+namespace varda::train {
+namespace {
+
+using Kind = OptimizerOptions::Kind;
+
+Status in_range(const char* name, double value, double low, double high) {
+  if (value >= low && value < high) return {};  // false for NaN
+  return Error(Code::kInvalid, std::string(name) + " is " + std::to_string(value) +
+                                   "; it must be at least " + std::to_string(low) + " and below " +
+                                   std::to_string(high));
+}
+
+}  // namespace
+
+Result<Optimizer> Optimizer::create(const OptimizerOptions& options,
+                                    std::span<const std::size_t> sizes) {
+  TRY_VOID(in_range("learningRate", options.learning_rate, 0, 1e6));
+  TRY_VOID(in_range("momentum", options.momentum, 0, 1));
+  TRY_VOID(in_range("beta1", options.beta1, 0, 1));
+  TRY_VOID(in_range("beta2", options.beta2, 0, 1));
+  TRY_VOID(in_range("epsilon", options.epsilon, 1e-30, 1));
+  TRY_VOID(in_range("weightDecay", options.weight_decay, 0, 1e6));
+  if (options.nesterov && options.momentum == 0)
+    return Error(Code::kInvalid, "nesterov needs a momentum above 0");
+  Optimizer out(options);
+  const std::size_t values = options.kind != Kind::kSgd ? 2 : options.momentum > 0 ? 1 : 0;
+  for (const std::size_t size : sizes) out.state_.emplace_back(size * values);
+  return out;
+}
+
+void Optimizer::begin_step(double learning_rate) {
+  ++steps_;
+  rate_ = learning_rate;
+}
+
+void Optimizer::update(std::size_t index, std::span<float> weight,
+                       std::span<const float> gradient) {
+  CHECK(weight.size() == gradient.size());
+  std::vector<float>& state = state_.at(index);
+  const auto rate = static_cast<float>(rate_), decay = static_cast<float>(options_.weight_decay);
+  if (options_.kind == Kind::kSgd) {
+    const auto momentum = static_cast<float>(options_.momentum);
+    CHECK(momentum == 0 || state.size() == weight.size());
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      const float slope = gradient[i] + decay * weight[i];
+      if (momentum == 0) {
+        weight[i] -= rate * slope;
+        continue;
+      }
+      state[i] = momentum * state[i] + slope;
+      weight[i] -= rate * (options_.nesterov ? slope + momentum * state[i] : state[i]);
+    }
+    return;
+  }
+  CHECK(state.size() == 2 * weight.size());
+  const std::span<float> mean(state.data(), weight.size());
+  const std::span<float> square(state.data() + weight.size(), weight.size());
+  const auto steps = static_cast<double>(steps_);
+  const auto beta1 = static_cast<float>(options_.beta1), beta2 = static_cast<float>(options_.beta2);
+  const auto step = static_cast<float>(rate_ / (1 - std::pow(options_.beta1, steps)));
+  const auto scale = static_cast<float>(1 / std::sqrt(1 - std::pow(options_.beta2, steps)));
+  const auto epsilon = static_cast<float>(options_.epsilon);
+  const bool decoupled = options_.kind == Kind::kAdamW;
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    const float slope = decoupled ? gradient[i] : gradient[i] + decay * weight[i];
+    if (decoupled) weight[i] -= rate * decay * weight[i];
+    mean[i] = beta1 * mean[i] + (1 - beta1) * slope;
+    square[i] = beta2 * square[i] + (1 - beta2) * slope * slope;
+    weight[i] -= step * mean[i] / (std::sqrt(square[i]) * scale + epsilon);
+  }
+}
+
+Status Optimizer::restore(std::uint64_t steps, std::vector<std::vector<float>> state) {
+  bool fits = state.size() == state_.size();
+  for (std::size_t i = 0; fits && i < state.size(); ++i) fits = state[i].size() == state_[i].size();
+  if (!fits) return Error(Code::kInvalid, "the state belongs to another optimizer or model");
+  steps_ = steps;
+  state_ = std::move(state);
+  return {};
+}
+
+}  // namespace varda::train

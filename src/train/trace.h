@@ -1,0 +1,31 @@
+// Types and shapes of all tensors of a model, found by one run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "infer/engine.h"
+#include "onnx/model.h"
+#include "tensor/tensor.h"
+
+namespace varda::train {
+
+struct Fact {
+  tensor::DType dtype = tensor::DType::kFp32;
+  tensor::Shape shape;
+  std::optional<std::vector<std::int64_t>> integers;  // the values of a small tensor of integers
+};
+using Facts = std::map<std::string, Fact>;
+
+/// Runs the model on one batch with every tensor as an output. The engine infers all shapes of any
+/// operator in this way, also those that an exporter computes in the graph. The facts hold for
+/// batches of this size. Needs the memory of all activations.
+Result<Facts> trace(infer::Engine& engine, const onnx::Model& model,
+                    std::span<const tensor::Named> batch);
+
+}  // namespace varda::train

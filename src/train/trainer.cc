@@ -1,0 +1,210 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "onnx/model.h"
+#include "onnx/upgrade.h"
+#include "onnx/weights.h"
+#include "train/internal/checkpoint.h"
+#include "train/trace.h"
+
+namespace varda::train {
+namespace {
+
+using tensor::DType;
+using tensor::Named;
+using tensor::Tensor;
+
+/// The model with these initializers as inputs.
+onnx::Model with_inputs(onnx::Model model, const std::set<std::string>& names) {
+  for (const onnx::Tensor& tensor : model.graph.initializers) {
+    if (!names.contains(tensor.name)) continue;
+    auto& dims =
+        model.graph.inputs
+            .emplace_back(onnx::ValueInfo{.name = tensor.name, .data_type = tensor.data_type})
+            .shape.emplace();
+    for (const std::int64_t size : tensor.dims) dims.push_back({.size = size});
+  }
+  std::erase_if(model.graph.initializers,
+                [&](const onnx::Tensor& tensor) { return names.contains(tensor.name); });
+  return model;
+}
+
+class TrainerImpl final : public Trainer {
+ public:
+  TrainerImpl(infer::Engine& engine, onnx::Bytes file, const Options& options)
+      : engine_(engine), file_(std::move(file)), options_(options) {}
+
+  Status start(std::span<const Named> example) {
+    TRY(forward_, onnx::parse(file_));
+    TRY_VOID(onnx::upgrade(forward_));
+    TRY(const Facts facts, trace(engine_, forward_, example));
+    TRY(graph_, make_gradient_graph(forward_, facts, options_.gradients));
+    std::vector<std::size_t> sizes;
+    for (const GradientGraph::Weight& weight : graph_.weights) {
+      TRY_VOID(add(weight.name));
+      sizes.push_back(weights_.back().tensor.size());
+    }
+    for (const GradientGraph::Statistics& one : graph_.statistics) {
+      TRY_VOID(add(one.mean));
+      TRY_VOID(add(one.variance));
+    }
+    TRY(optimizer_, Optimizer::create(options_.optimizer, sizes));
+    TRY(model_, load(graph_.model));
+    graph_.model = {};
+    return {};
+  }
+
+  Result<Step> step(const Batch& batch, double learning_rate) override {
+    std::vector<Named> inputs = batch.inputs;
+    inputs.push_back({graph_.targets, batch.targets});
+    inputs.push_back({graph_.sample_weights, batch.sample_weights});
+    const auto trained = static_cast<std::ptrdiff_t>(graph_.weights.size());
+    inputs.insert(inputs.end(), weights_.begin(), weights_.begin() + trained);
+    // In the order of make_gradient_graph(): loss, output, gradients, statistics.
+    TRY(const std::vector<Named> outputs, model_->run(inputs, {}));
+    const double loss = outputs.at(0).tensor.values<float>()[0];
+    if (!std::isfinite(loss))
+      return Error(Code::kInvalid, "the loss of step " + std::to_string(steps() + 1) + " is " +
+                                       std::to_string(loss) +
+                                       "; lower the learning rate, or check the data");
+    optimizer_->begin_step(learning_rate);
+    std::size_t at = 2;
+    for (std::size_t i = 0; i < graph_.weights.size(); ++i)
+      optimizer_->update(i, weights_[i].tensor.mutable_values<float>(),
+                         outputs.at(at++).tensor.values<float>());
+    std::size_t stored = graph_.weights.size();
+    for (const GradientGraph::Statistics& one : graph_.statistics) {
+      const auto kept = static_cast<float>(one.momentum);
+      for (int part = 0; part < 2; ++part) {
+        const auto fresh = outputs.at(at++).tensor.values<float>();
+        const auto values = weights_[stored++].tensor.mutable_values<float>();
+        for (std::size_t i = 0; i < values.size(); ++i)
+          values[i] = kept * values[i] + (1 - kept) * fresh[i];
+      }
+    }
+    return Step{loss, outputs.at(1).tensor};
+  }
+
+  Result<Tensor> predict(std::span<const Named> batch) override {
+    if (predictor_ == nullptr) {
+      std::set<std::string> names;
+      for (const Named& weight : weights_) names.insert(weight.name);
+      TRY(predictor_, load(with_inputs(forward_, names)));
+    }
+    std::vector<Named> inputs(batch.begin(), batch.end());
+    inputs.insert(inputs.end(), weights_.begin(), weights_.end());
+    TRY(const std::vector<Named> outputs,
+        predictor_->run(inputs, std::vector<std::string>{graph_.output}));
+    return outputs.at(0).tensor;
+  }
+
+  std::vector<std::string> weights() const override {
+    std::vector<std::string> out;
+    for (const GradientGraph::Weight& weight : graph_.weights) out.push_back(weight.name);
+    return out;
+  }
+  std::uint64_t steps() const override { return optimizer_->steps(); }
+
+  Result<std::string> save() const override {
+    std::map<std::string, Tensor> values;
+    for (const Named& weight : weights_) values.emplace(weight.name, weight.tensor);
+    return onnx::replace_weights(file_.view, values);
+  }
+
+  std::string checkpoint() const override {
+    Checkpoint out;
+    out.steps = steps();
+    for (const Named& weight : weights_) {
+      const auto values = weight.tensor.values<float>();
+      out.weights.push_back({weight.name, {values.begin(), values.end()}});
+    }
+    for (const std::vector<float>& values : optimizer_->state()) out.state.push_back({"", values});
+    return out.encode();
+  }
+
+  Status restore(std::string_view bytes) override {
+    TRY(Checkpoint read, Checkpoint::decode(bytes));
+    bool fits = read.weights.size() == weights_.size();
+    for (std::size_t i = 0; fits && i < weights_.size(); ++i)
+      fits = read.weights[i].name == weights_[i].name &&
+             read.weights[i].values.size() == weights_[i].tensor.size();
+    if (!fits) return Error(Code::kInvalid, "the checkpoint belongs to another model");
+    std::vector<std::vector<float>> state;
+    for (Checkpoint::Item& item : read.state) state.push_back(std::move(item.values));
+    TRY_VOID(optimizer_->restore(read.steps, std::move(state)));
+    for (std::size_t i = 0; i < weights_.size(); ++i)
+      std::ranges::copy(read.weights[i].values, weights_[i].tensor.mutable_values<float>().begin());
+    return {};
+  }
+
+ private:
+  /// Adds a writable copy of an initializer.
+  Status add(const std::string& name) {
+    const onnx::Tensor* initializer = forward_.graph.initializer(name);
+    if (initializer == nullptr)
+      return Error(Code::kUnsupported, "\"" + name + "\" is no initializer of the model");
+    TRY(const Tensor value, initializer->value());
+    if (value.dtype() != DType::kFp32)
+      return Error(Code::kUnsupported, "weight \"" + name + "\" is " +
+                                           std::string(tensor::to_string(value.dtype())) +
+                                           "; only FP32 is trained");
+    TRY(Tensor own, Tensor::copy(value.dtype(), value.shape(), value.bytes()));
+    weights_.push_back({name, std::move(own)});
+    return {};
+  }
+
+  Result<std::unique_ptr<infer::Model>> load(const onnx::Model& model) {
+    const std::string bytes = onnx::serialize(model);
+    return engine_.load({.intra_op_threads = options_.threads, .model = bytes});
+  }
+
+  infer::Engine& engine_;
+  const onnx::Bytes file_;
+  const Options options_;
+  onnx::Model forward_;
+  GradientGraph graph_;  // names only; the engine has the model
+  std::unique_ptr<infer::Model> model_, predictor_;
+  std::vector<Named> weights_;  // then mean and variance of each BatchNormalization
+  std::optional<Optimizer> optimizer_;
+};
+
+}  // namespace
+
+Result<Tensor> one_hot(std::span<const std::int64_t> labels, std::int64_t classes,
+                       double smoothing) {
+  TRY(Tensor out,
+      Tensor::allocate(DType::kFp32, {static_cast<std::int64_t>(labels.size()), classes}));
+  const auto values = out.mutable_values<float>();
+  const double rest = smoothing / static_cast<double>(classes);
+  std::ranges::fill(values, static_cast<float>(rest));
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0 || labels[i] >= classes)
+      return Error(Code::kInvalid, "sample " + std::to_string(i) + " has the label " +
+                                       std::to_string(labels[i]) + "; the model has " +
+                                       std::to_string(classes) + " classes, from 0");
+    values[i * static_cast<std::size_t>(classes) + static_cast<std::size_t>(labels[i])] =
+        static_cast<float>(1 - smoothing + rest);
+  }
+  return out;
+}
+
+Tensor equal_weights(std::size_t samples) {
+  Tensor out = Tensor::allocate(DType::kFp32, {static_cast<std::int64_t>(samples)}).value();
+  std::ranges::fill(out.mutable_values<float>(), 1 / static_cast<float>(samples));
+  return out;
+}
+
+Result<std::unique_ptr<Trainer>> Trainer::open(infer::Engine& engine, std::string file,
+                                               std::span<const Named> example,
+                                               const Options& options) {
+  auto out = std::make_unique<TrainerImpl>(engine, onnx::Bytes::of(std::move(file)), options);
+  TRY_VOID(out->start(example));
+  return std::unique_ptr<Trainer>(std::move(out));
+}
+
+}  // namespace varda::train

@@ -1,0 +1,271 @@
+// Steps on the digits of examples/digits, from random weights to a served file.
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "infer/engine.h"
+#include "onnx/model.h"
+#include "onnx/weights.h"
+#include "train/order.h"
+#include "train/testing/model_builder.h"
+
+namespace varda::train {
+namespace {
+
+namespace trainer_test {
+
+using tensor::DType;
+using tensor::Named;
+using tensor::Shape;
+using tensor::Tensor;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kBatch = 36, kPixels = 64;
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+infer::Engine& engine() {
+  static infer::Engines all({VARDA_ENGINES});
+  return *all.get("onnxruntime").value();
+}
+
+struct Digits {
+  std::vector<float> pixels;
+  std::vector<std::int64_t> labels;
+};
+const Digits& digits() {
+  static const Digits all = [] {
+    Digits out;
+    for (const char c : bytes_of(VARDA_DIGITS "/test-images.idx3-ubyte").substr(16))
+      out.pixels.push_back(static_cast<float>(static_cast<unsigned char>(c)));
+    for (const char c : bytes_of(VARDA_DIGITS "/test-labels.idx1-ubyte").substr(8))
+      out.labels.push_back(static_cast<unsigned char>(c));
+    return out;
+  }();
+  return all;
+}
+
+Tensor images(std::span<const std::size_t> samples) {
+  auto out =
+      Tensor::allocate(DType::kFp32, {static_cast<std::int64_t>(samples.size()), 8, 8}).value();
+  auto values = out.mutable_values<float>();
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    std::copy_n(&digits().pixels[samples[i] * kPixels], kPixels, &values[i * kPixels]);
+  return out;
+}
+
+Batch batch_of(std::span<const std::size_t> samples) {
+  std::vector<std::int64_t> labels;
+  for (const std::size_t sample : samples) labels.push_back(digits().labels.at(sample));
+  return {
+      {{"images", images(samples)}}, one_hot(labels, 10).value(), equal_weights(samples.size())};
+}
+
+/// The network with one hidden layer, with random weights.
+std::string untrained() {
+  const std::string file = bytes_of(VARDA_DIGITS "/models/4/model.onnx");
+  const auto model = onnx::parse(file).value();
+  const auto rng = seeded_rng(5);
+  std::map<std::string, Tensor> weights;
+  for (const onnx::Tensor& initializer : model.graph.initializers) {
+    if (initializer.dims.empty()) continue;
+    Tensor value = Tensor::allocate(DType::kFp32, initializer.dims).value();
+    const double range = std::sqrt(6.0 / static_cast<double>(initializer.dims[0]));
+    if (initializer.dims.size() == 2)
+      for (float& one : value.mutable_values<float>())
+        one = static_cast<float>(range * (2 * rng->unit() - 1));
+    weights.emplace(initializer.name, std::move(value));
+  }
+  return onnx::replace_weights(file, weights).value();
+}
+
+std::unique_ptr<Trainer> open(const std::string& file, const Trainer::Options& options) {
+  std::vector<std::size_t> first(kBatch);
+  for (std::size_t i = 0; i < kBatch; ++i) first[i] = i;
+  const std::vector<Named> example = {{"images", images(first)}};
+  auto out = Trainer::open(engine(), file, example, options);
+  EXPECT_TRUE(out.ok()) << out.error();
+  return std::move(out).value();
+}
+
+constexpr OptimizerOptions kSgd = {.momentum = 0.9};
+
+/// Steps `begin` to `end` - 1 of a run, counted from 0; the loss of the last.
+double run(Trainer& trainer, std::size_t begin, std::size_t end, double rate = 0.05) {
+  double loss = 0;
+  const std::size_t each = digits().labels.size() / kBatch;
+  for (std::size_t step = begin; step < end; ++step) {
+    const auto order = epoch_order(digits().labels.size(), 1, step / each);
+    const auto samples = std::span(order).subspan(step % each * kBatch, kBatch);
+    const auto done = trainer.step(batch_of(samples), rate);
+    EXPECT_TRUE(done.ok()) << done.error();
+    loss = done->loss;
+  }
+  return loss;
+}
+
+int correct(const std::string& file) {
+  auto model = engine().load({.model = file}).value();
+  std::vector<std::size_t> all(digits().labels.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+  const auto outputs = model->run(std::vector<Named>{{"images", images(all)}}, {}).value();
+  const auto rows = outputs.at(0).tensor.values<float>();
+  int right = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto row = rows.subspan(i * 10, 10);
+    right += std::max_element(row.begin(), row.end()) - row.begin() == digits().labels[i];
+  }
+  return right;
+}
+
+TEST(Trainer, MlpLearnsTheDigitsAndTheSameFileServesThem) {
+  const std::string file = untrained();
+  const auto trainer = open(file, {.optimizer = kSgd});
+  EXPECT_THAT(trainer->weights(), ElementsAre("weights0", "bias0", "weights1", "bias1"))
+      << "the scale of the pixels is no weight";
+  EXPECT_NEAR(run(*trainer, 0, 1), std::log(10), 1);
+  EXPECT_LT(run(*trainer, 1, 300), 0.1);
+  const std::string trained = trainer->save().value();
+  EXPECT_GE(correct(trained), 349);  // 0.97 of 360
+  EXPECT_LT(correct(file), 100);
+
+  // All bytes that are not weights are the same.
+  ASSERT_EQ(trained.size(), file.size());
+  std::map<std::string, Tensor> same;
+  const auto before = onnx::parse(file).value();
+  for (const std::string& name : trainer->weights())
+    same.emplace(name, before.graph.initializer(name)->value().value());
+  EXPECT_EQ(onnx::replace_weights(trained, same).value(), file);
+}
+
+TEST(Trainer, PredictionEqualsTheSavedFile) {
+  const auto trainer = open(untrained(), {.optimizer = kSgd});
+  run(*trainer, 0, 20);
+  const auto order = epoch_order(digits().labels.size(), 1, 7);
+  const std::vector<Named> inputs = {{"images", images(std::span(order).first(kBatch))}};
+  const Tensor predicted = trainer->predict(inputs).value();
+  const std::string file = trainer->save().value();
+  const auto served = engine().load({.model = file}).value()->run(inputs, {}).value();
+  EXPECT_THAT(predicted.values<float>(),
+              ::testing::Pointwise(::testing::FloatEq(), served.at(0).tensor.values<float>()));
+}
+
+TEST(Trainer, EqualRunsGiveEqualBytes) {
+  const std::string file = untrained();
+  for (const auto kind : {OptimizerOptions::Kind::kSgd, OptimizerOptions::Kind::kAdam,
+                          OptimizerOptions::Kind::kAdamW}) {
+    const Trainer::Options options = {.optimizer = {.kind = kind, .weight_decay = 1e-4}};
+    const auto first = open(file, options), second = open(file, options);
+    run(*first, 0, 25, 0.01);
+    run(*second, 0, 25, 0.01);
+    EXPECT_EQ(first->checkpoint(), second->checkpoint());
+    EXPECT_EQ(first->save().value(), second->save().value());
+  }
+}
+
+TEST(Trainer, RunFromACheckpointGivesTheBytesOfAnUninterruptedRun) {
+  const std::string file = untrained();
+  for (const OptimizerOptions& optimizer :
+       {kSgd, OptimizerOptions{.kind = OptimizerOptions::Kind::kAdamW, .weight_decay = 0.01}}) {
+    const auto whole = open(file, {.optimizer = optimizer});
+    run(*whole, 0, 17, 0.01);
+    const std::string checkpoint = whole->checkpoint();
+    run(*whole, 17, 30, 0.01);
+    const auto resumed = open(file, {.optimizer = optimizer});
+    ASSERT_TRUE(resumed->restore(checkpoint).ok());
+    EXPECT_EQ(resumed->steps(), 17u);
+    EXPECT_EQ(resumed->checkpoint(), checkpoint);
+    run(*resumed, 17, 30, 0.01);
+    EXPECT_EQ(resumed->save().value(), whole->save().value());
+  }
+}
+
+TEST(Trainer, DamagedOrForeignCheckpointIsRefused) {
+  const auto trainer = open(untrained(), {.optimizer = kSgd});
+  const std::string before = trainer->checkpoint();
+  for (std::size_t at = 0; at < before.size(); at += 997) {
+    std::string damaged = before;
+    damaged[at] ^= 1;
+    EXPECT_EQ(trainer->restore(damaged).error().code(), Code::kCorrupt) << at;
+    EXPECT_EQ(trainer->restore(before.substr(0, at)).error().code(), Code::kCorrupt) << at;
+  }
+  const auto adam = open(untrained(), {.optimizer = {.kind = OptimizerOptions::Kind::kAdam}});
+  EXPECT_EQ(trainer->restore(adam->checkpoint()).error().code(), Code::kInvalid);
+  EXPECT_EQ(trainer->checkpoint(), before);
+}
+
+TEST(Trainer, FrozenWeightsKeepTheirBytes) {
+  const std::string file = untrained();
+  const auto trainer = open(file, {.gradients = {.freeze = {"*0"}}, .optimizer = kSgd});
+  EXPECT_THAT(trainer->weights(), ElementsAre("weights1", "bias1"));
+  run(*trainer, 0, 5);
+  const auto before = onnx::parse(file).value(),
+             after = onnx::parse(trainer->save().value()).value();
+  EXPECT_EQ(before.graph.initializer("weights0")->message.view,
+            after.graph.initializer("weights0")->message.view);
+  EXPECT_NE(before.graph.initializer("weights1")->message.view,
+            after.graph.initializer("weights1")->message.view);
+}
+
+TEST(Trainer, SampleOfWeightZeroDoesNotCount) {
+  const std::string file = untrained();
+  const auto first = open(file, {.optimizer = kSgd}), second = open(file, {.optimizer = kSgd});
+  const auto order = epoch_order(digits().labels.size(), 1, 0);
+  Batch batch = batch_of(std::span(order).first(kBatch));
+  const auto weights = batch.sample_weights.mutable_values<float>();
+  std::fill(weights.begin(), weights.begin() + 20, 1.0f / 20);
+  std::fill(weights.begin() + 20, weights.end(), 0.0f);
+  const double loss = first->step(batch, 0.1)->loss;
+  auto pixels = batch.inputs[0].tensor.mutable_values<float>();
+  std::fill(pixels.begin() + 20 * kPixels, pixels.end(), 255.0f);
+  EXPECT_EQ(second->step(batch, 0.1)->loss, loss);
+  EXPECT_EQ(first->save().value(), second->save().value());
+}
+
+TEST(Trainer, LossThatIsNotFiniteChangesNothing) {
+  const auto trainer = open(untrained(), {.optimizer = kSgd});
+  const std::string before = trainer->checkpoint();
+  const auto order = epoch_order(digits().labels.size(), 1, 0);
+  Batch batch = batch_of(std::span(order).first(kBatch));
+  batch.inputs[0].tensor.mutable_values<float>()[0] = std::nanf("");
+  const auto step = trainer->step(batch, 0.1);
+  ASSERT_FALSE(step.ok());
+  EXPECT_THAT(step.error().message(), HasSubstr("the loss of step 1 is nan"));
+  EXPECT_EQ(trainer->checkpoint(), before);
+}
+
+TEST(OneHot, LabelOutOfRangeNamesTheSample) {
+  EXPECT_EQ(one_hot(std::vector<std::int64_t>{1, 10}, 10).error().message(),
+            "sample 1 has the label 10; the model has 10 classes, from 0");
+  const auto smooth = one_hot(std::vector<std::int64_t>{1}, 4, 0.2).value();
+  EXPECT_THAT(smooth.values<float>(), ElementsAre(0.05f, 0.85f, 0.05f, 0.05f));
+}
+
+TEST(EpochOrder, IsAPermutationThatDependsOnSeedAndEpoch) {
+  auto order = epoch_order(100, 1, 0);
+  EXPECT_EQ(order, epoch_order(100, 1, 0));
+  EXPECT_NE(order, epoch_order(100, 1, 1));
+  EXPECT_NE(order, epoch_order(100, 2, 0));
+  std::sort(order.begin(), order.end());
+  for (std::size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], i);
+  EXPECT_TRUE(epoch_order(0, 1, 0).empty());
+}
+
+}  // namespace trainer_test
+}  // namespace
+}  // namespace varda::train
