@@ -656,6 +656,34 @@ def model_files():
     put('model_file', 'digits', (ROOT / 'examples/digits/models/3/model.onnx').read_bytes()[:4096])
 
 
+def onnx_files():
+    def tensor(name, kind, dims, *data):
+        return b''.join(int_field(1, size) for size in dims) + int_field(2, kind) + bytes_field(8, name) + b''.join(data)
+
+    def model(opset, *graph):
+        return int_field(1, 8) + bytes_field(7, b''.join(graph)) + bytes_field(8, int_field(2, opset))
+
+    def node(op, inputs, outputs, *attributes):
+        return bytes_field(1, b''.join(bytes_field(1, i) for i in inputs) + b''.join(bytes_field(2, o) for o in outputs) + bytes_field(4, op) +
+                           b''.join(bytes_field(5, bytes_field(1, name) + value + int_field(20, kind)) for name, value, kind in attributes))
+
+    floats = tensor('w', 1, [2], bytes_field(9, b'\0\0\x80?\0\0\0@'))
+    shape = bytes_field(2, bytes_field(1, bytes_field(2, 'N')) + bytes_field(1, int_field(1, 2)))
+    x = bytes_field(11, bytes_field(1, 'x') + bytes_field(2, bytes_field(1, int_field(1, 1) + shape)))
+    y = bytes_field(12, bytes_field(1, 'y'))
+    put('onnx', 'add', model(17, node('Add', 'xw', 'y'), bytes_field(5, floats), x, y))
+    put('onnx', 'constant', model(17, node('Constant', '', 'w', ('value', bytes_field(5, floats), 4)), node('Mul', 'xw', 'y'), x, y))
+    put('onnx', 'constants', model(13, node('Constant', '', 'a', ('value_ints', int_field(8, 1) + int_field(8, 2), 7)),
+                                   node('Constant', '', 'b', ('value_float', b'\x15\0\0\x80?', 1)), node('Mul', 'bb', 'y'), y))
+    put('onnx', 'softmax', model(11, node('ReduceSum', 'x', 'a', ('axes', int_field(8, 1), 7)), node('Softmax', 'a', 'y', ('axis', int_field(3, 1), 2)), x, y))
+    put('onnx', 'dropout', model(11, node('Dropout', 'x', 'y', ('ratio', b'\x15\0\0\0?', 1)), x, y))
+    put('onnx', 'subgraph', model(17, node('If', 'x', 'y', ('then_branch', bytes_field(6, node('Identity', 'x', 'z')), 5)), x, y))
+    put('onnx', 'types', model(17, *(bytes_field(5, tensor('t%d' % kind, kind, [1], data)) for kind, data in (
+        (1, bytes_field(4, b'\0\0\x80?')), (11, bytes_field(10, b'\0' * 8)), (7, bytes_field(7, b'\3')), (9, int_field(5, 1)), (8, bytes_field(6, 's')), (16, int_field(5, 9)), (13, int_field(11, 4))))))
+    put('onnx', 'external', model(17, bytes_field(5, tensor('w', 1, [2], bytes_field(13, bytes_field(1, 'location') + bytes_field(2, 'f')), int_field(14, 1)))))
+    put('onnx', 'digits', (ROOT / 'examples/digits/models/small/model.onnx').read_bytes())
+
+
 def graph_defs():
     models = ROOT / 'plugins/opencv/testdata'
     for name in ('faces/3/frozen.pb', 'maps/frozen.pb', 'caffe/model.prototxt', 'darknet/model.cfg'):
@@ -703,7 +731,7 @@ def main():
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, graph_defs, enrolment_answers, chunk_lists, registry_requests, bucket_answers):
+                 model_directories, model_files, onnx_files, graph_defs, enrolment_answers, chunk_lists, registry_requests, bucket_answers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
