@@ -25,6 +25,7 @@ namespace {
 
 namespace trainer_test {
 
+namespace testing = varda::train::testing;
 using tensor::DType;
 using tensor::Named;
 using tensor::Shape;
@@ -163,6 +164,81 @@ TEST(Trainer, PredictionEqualsTheSavedFile) {
   const auto served = engine().load({.model = file}).value()->run(inputs, {}).value();
   EXPECT_THAT(predicted.values<float>(),
               ::testing::Pointwise(::testing::FloatEq(), served.at(0).tensor.values<float>()));
+}
+
+/// Convolutions, BatchNormalization and poolings before one layer of scores, with random weights.
+std::string convolutional() {
+  const auto rng = seeded_rng(11);
+  const auto random = [&](const Shape& shape, double range) {
+    Tensor out = Tensor::allocate(DType::kFp32, shape).value();
+    for (float& value : out.mutable_values<float>())
+      value = static_cast<float>(range * (2 * rng->unit() - 1));
+    return out;
+  };
+  const auto constant = [](const Shape& shape, float value) {
+    Tensor out = Tensor::allocate(DType::kFp32, shape).value();
+    std::ranges::fill(out.mutable_values<float>(), value);
+    return out;
+  };
+  using Integers = std::vector<std::int64_t>;
+  testing::ModelBuilder out;
+  out.input("images", DType::kFp32, {-1, 8, 8})
+      .initializer("shape", Tensor::of<std::int64_t>(DType::kInt64, {4}, {{-1, 1, 8, 8}}).value())
+      .initializer("scale", constant({}, 1 / 255.0f))
+      .initializer("conv", random({16, 1, 3, 3}, 0.6))
+      .initializer("gamma", constant({16}, 1))
+      .initializer("beta", constant({16}, 0))
+      .initializer("mean", constant({16}, 0))
+      .initializer("variance", constant({16}, 1))
+      .initializer("depthwise", random({16, 1, 3, 3}, 0.6))
+      .initializer("pointwise", random({32, 16, 1, 1}, 0.4))
+      .initializer("dense", random({10, 128}, 0.2))
+      .initializer("bias", constant({10}, 0))
+      .node({.op_type = "Reshape", .inputs = {"images", "shape"}, .outputs = {"planes"}})
+      .node({.op_type = "Mul", .inputs = {"planes", "scale"}, .outputs = {"scaled"}})
+      .node({.op_type = "Conv",
+             .inputs = {"scaled", "conv"},
+             .outputs = {"c0"},
+             .attributes = {{"pads", Integers{1, 1, 1, 1}}}})
+      .node({.op_type = "BatchNormalization",
+             .inputs = {"c0", "gamma", "beta", "mean", "variance"},
+             .outputs = {"n0"}})
+      .node({.op_type = "Relu", .inputs = {"n0"}, .outputs = {"r0"}})
+      .node({.op_type = "Conv",
+             .inputs = {"r0", "depthwise"},
+             .outputs = {"c1"},
+             .attributes = {{"pads", Integers{1, 1, 1, 1}},
+                            {"strides", Integers{2, 2}},
+                            {"group", std::int64_t{16}}}})
+      .node({.op_type = "Conv", .inputs = {"c1", "pointwise"}, .outputs = {"c2"}})
+      .node({.op_type = "Relu", .inputs = {"c2"}, .outputs = {"r1"}})
+      .node({.op_type = "MaxPool",
+             .inputs = {"r1"},
+             .outputs = {"pool"},
+             .attributes = {{"kernel_shape", Integers{2, 2}}, {"strides", Integers{2, 2}}}})
+      .node({.op_type = "Flatten", .inputs = {"pool"}, .outputs = {"flat"}})
+      .node({.op_type = "Gemm",
+             .inputs = {"flat", "dense", "bias"},
+             .outputs = {"scores"},
+             .attributes = {{"transB", std::int64_t{1}}}})
+      .output("scores");
+  return out.bytes();
+}
+
+TEST(Trainer, ConvolutionalNetworkLearnsTheDigits) {
+  const std::string file = convolutional();
+  const auto trainer = open(file, {.optimizer = {.kind = OptimizerOptions::Kind::kAdam}});
+  EXPECT_THAT(trainer->weights(),
+              ElementsAre("conv", "gamma", "beta", "depthwise", "pointwise", "dense", "bias"));
+  EXPECT_LT(run(*trainer, 0, 120, 0.005), 0.1);
+  const std::string trained = trainer->save().value();
+  EXPECT_GE(correct(trained), 349) << "with the stored statistics, as in serving";
+  const auto before = onnx::parse(file).value(), after = onnx::parse(trained).value();
+  for (const char* name : {"mean", "variance"})
+    EXPECT_NE(before.graph.initializer(name)->message.view,
+              after.graph.initializer(name)->message.view);
+  EXPECT_EQ(before.graph.initializer("scale")->message.view,
+            after.graph.initializer("scale")->message.view);
 }
 
 TEST(Trainer, EqualRunsGiveEqualBytes) {

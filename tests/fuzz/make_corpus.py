@@ -684,6 +684,13 @@ def onnx_files():
     put('onnx', 'digits', (ROOT / 'examples/digits/models/small/model.onnx').read_bytes())
 
 
+def checkpoints():
+    item = lambda name, *values: struct.pack('<Q', len(name)) + name + struct.pack('<Q', len(values)) + struct.pack('<%df' % len(values), *values)
+    put('checkpoint', 'two_weights', struct.pack('<QQ', 7, 2) + item(b'w', 1, 2) + item(b'bias', 3) + struct.pack('<Q', 1) + item(b'', 4, 5))
+    put('checkpoint', 'empty', struct.pack('<QQQ', 0, 0, 0))
+    put('checkpoint', 'too_many', struct.pack('<QQ', 1, 2 ** 60) + item(b'w', 1))
+
+
 def graph_defs():
     models = ROOT / 'plugins/opencv/testdata'
     for name in ('faces/3/frozen.pb', 'maps/frozen.pb', 'caffe/model.prototxt', 'darknet/model.cfg'):
@@ -731,7 +738,8 @@ def main():
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, onnx_files, graph_defs, enrolment_answers, chunk_lists, registry_requests, bucket_answers):
+                 model_directories, model_files, onnx_files, checkpoints, graph_defs, enrolment_answers, chunk_lists, registry_requests,
+                 bucket_answers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
