@@ -245,7 +245,8 @@ TEST(Trainer, EqualRunsGiveEqualBytes) {
   const std::string file = untrained();
   for (const auto kind : {OptimizerOptions::Kind::kSgd, OptimizerOptions::Kind::kAdam,
                           OptimizerOptions::Kind::kAdamW}) {
-    const Trainer::Options options = {.optimizer = {.kind = kind, .weight_decay = 1e-4}};
+    const Trainer::Options options = {.optimizer = {.kind = kind, .weight_decay = 1e-4},
+                                      .threads = 2};
     const auto first = open(file, options), second = open(file, options);
     run(*first, 0, 25, 0.01);
     run(*second, 0, 25, 0.01);
