@@ -45,35 +45,42 @@ void Optimizer::update(std::size_t index, std::span<float> weight,
   CHECK(weight.size() == gradient.size());
   std::vector<float>& state = state_.at(index);
   const auto rate = static_cast<float>(rate_), decay = static_cast<float>(options_.weight_decay);
+  const std::size_t count = weight.size();
+  float* const w = weight.data();
+  const float* const g = gradient.data();
   if (options_.kind == Kind::kSgd) {
     const auto momentum = static_cast<float>(options_.momentum);
-    CHECK(momentum == 0 || state.size() == weight.size());
-    for (std::size_t i = 0; i < weight.size(); ++i) {
-      const float slope = gradient[i] + decay * weight[i];
-      if (momentum == 0) {
-        weight[i] -= rate * slope;
-        continue;
-      }
-      state[i] = momentum * state[i] + slope;
-      weight[i] -= rate * (options_.nesterov ? slope + momentum * state[i] : state[i]);
+    if (momentum == 0) {
+      for (std::size_t i = 0; i < count; ++i) w[i] -= rate * (g[i] + decay * w[i]);
+      return;
+    }
+    CHECK(state.size() == count);
+    // With Nesterov's form the step is slope + momentum * speed, otherwise the speed alone.
+    const float now = options_.nesterov ? 1.0f : 0.0f;
+    const float later = options_.nesterov ? momentum : 1.0f;
+    float* const speed = state.data();
+    for (std::size_t i = 0; i < count; ++i) {
+      const float slope = g[i] + decay * w[i];
+      speed[i] = momentum * speed[i] + slope;
+      w[i] -= rate * (now * slope + later * speed[i]);
     }
     return;
   }
-  CHECK(state.size() == 2 * weight.size());
-  const std::span<float> mean(state.data(), weight.size());
-  const std::span<float> square(state.data() + weight.size(), weight.size());
+  CHECK(state.size() == 2 * count);
+  float* const mean = state.data();
+  float* const square = state.data() + count;
   const auto steps = static_cast<double>(steps_);
   const auto beta1 = static_cast<float>(options_.beta1), beta2 = static_cast<float>(options_.beta2);
   const auto step = static_cast<float>(rate_ / (1 - std::pow(options_.beta1, steps)));
   const auto scale = static_cast<float>(1 / std::sqrt(1 - std::pow(options_.beta2, steps)));
   const auto epsilon = static_cast<float>(options_.epsilon);
   const bool decoupled = options_.kind == Kind::kAdamW;
-  for (std::size_t i = 0; i < weight.size(); ++i) {
-    const float slope = decoupled ? gradient[i] : gradient[i] + decay * weight[i];
-    if (decoupled) weight[i] -= rate * decay * weight[i];
+  const float added = decoupled ? 0 : decay, kept = decoupled ? 1 - rate * decay : 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float slope = g[i] + added * w[i];
     mean[i] = beta1 * mean[i] + (1 - beta1) * slope;
     square[i] = beta2 * square[i] + (1 - beta2) * slope * slope;
-    weight[i] -= step * mean[i] / (std::sqrt(square[i]) * scale + epsilon);
+    w[i] = kept * w[i] - step * mean[i] / (std::sqrt(square[i]) * scale + epsilon);
   }
 }
 
