@@ -357,6 +357,14 @@ std::vector<Case> convolutions() {
   conv("SameUpper", {1, 2, 6, 7}, {3, 2, 4, 4}, {{"auto_pad", std::string("SAME_UPPER")}});
   conv("SameLowerStrided", {1, 2, 7, 7}, {3, 2, 4, 4},
        {{"auto_pad", std::string("SAME_LOWER")}, {"strides", twos}});
+  conv("ManyChannels", {2, 16, 4, 5}, {3, 16, 3, 3}, {{"pads", ones}});
+  conv("ManyChannelsUnpadded", {2, 16, 5, 4}, {3, 16, 3, 2}, {{"dilations", Integers{2, 1}}});
+  conv("ManyChannelsPointwise", {2, 17, 3, 3}, {4, 17, 1, 1}, {});
+  conv("ManyChannelsPointwiseStrided", {2, 16, 5, 5}, {4, 16, 1, 1}, {{"strides", twos}});
+  conv("ManyChannelsStridedUnread", {2, 16, 8, 7}, {3, 16, 3, 3}, {{"strides", twos}});
+  conv("ManyChannelsWidePadding", {1, 16, 3, 3}, {2, 16, 2, 2}, {{"pads", Integers{2, 3, 2, 3}}});
+  conv("ManyChannelsSameLower", {1, 16, 5, 6}, {2, 16, 4, 4},
+       {{"auto_pad", std::string("SAME_LOWER")}});
   conv("OneAxis", {2, 3, 9}, {4, 3, 3}, {{"strides", Integers{2}}, {"pads", Integers{1, 1}}});
   conv("ThreeAxes", {1, 2, 4, 4, 4}, {3, 2, 2, 2, 2}, {});
   out.push_back(
