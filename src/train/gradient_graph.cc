@@ -27,6 +27,14 @@ bool matches(const std::string& name, const std::vector<std::string>& patterns) 
   });
 }
 
+constexpr std::string_view kQuantized = "quantized models cannot be trained";
+
+bool quantizes(const Node& node) {
+  for (const char* part : {"uantizeLinear", "QLinear", "Integer"})
+    if (node.op_type.find(part) != std::string::npos) return true;
+  return false;
+}
+
 std::string listed(const std::set<std::string>& names) {
   std::vector<std::string> first;
   for (const std::string& name : names)
@@ -128,9 +136,10 @@ class Rewriting {
                                          "\"; the model has " + listed(all));
     for (const std::string& name : all)
       if (!matches(name, options_.freeze)) weights_.insert(name);
-    if (weights_.empty())
-      return Error(Code::kInvalid, all.empty() ? "the model has no weights to train"
-                                               : "all weights of the model are frozen");
+    if (all.empty())
+      return is_quantized() ? Error(Code::kUnsupported, std::string(kQuantized))
+                            : Error(Code::kInvalid, "the model has no weights to train");
+    if (weights_.empty()) return Error(Code::kInvalid, "all weights of the model are frozen");
     b_.needed.insert(weights_.begin(), weights_.end());
     for (const Node& node : graph().nodes) {
       if (std::none_of(node.inputs.begin(), node.inputs.end(),
@@ -263,10 +272,7 @@ class Rewriting {
     if (std::none_of(node.outputs.begin(), node.outputs.end(), has_gradient)) return {};
     const Rule rule = find_rule(node);
     if (rule == nullptr)
-      return unknown(node, node.op_type.find("Quantize") != std::string::npos ||
-                                   node.op_type.find("QLinear") != std::string::npos
-                               ? "quantized models cannot be trained"
-                               : "its gradient is not known");
+      return unknown(node, quantizes(node) ? kQuantized : "its gradient is not known");
     for (const auto* names : {&node.inputs, &node.outputs})
       for (const std::string& name : *names)
         if (!name.empty() && b_.find(name) == nullptr)
@@ -282,7 +288,9 @@ class Rewriting {
     return {};
   }
 
-  Error unknown(const Node& node, const std::string& why) const {
+  bool is_quantized() { return std::any_of(graph().nodes.begin(), graph().nodes.end(), quantizes); }
+
+  Error unknown(const Node& node, std::string_view why) const {
     std::set<std::string> before, seen(node.inputs.begin(), node.inputs.end());
     std::vector<std::string> todo = node.inputs;
     while (!todo.empty()) {
@@ -293,7 +301,7 @@ class Rewriting {
         for (const std::string& input : made->inputs)
           if (seen.insert(input).second) todo.push_back(input);
     }
-    return Error(Code::kUnsupported, to_string(node) + ": " + why +
+    return Error(Code::kUnsupported, to_string(node) + ": " + std::string(why) +
                                          "; to train what is behind it, freeze " + listed(before));
   }
 

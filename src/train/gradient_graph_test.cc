@@ -117,6 +117,20 @@ TEST(GradientGraph, UnknownGradientNamesNodeOperatorAndTheWayOut) {
   EXPECT_THAT(names(*rest), ElementsAre("w2"));
 }
 
+TEST(GradientGraph, QuantizedModelIsRefusedAsSuch) {
+  const auto model =
+      testing::ModelBuilder()
+          .input("x", DType::kFp32, {-1, 4})
+          .initializer("w", Tensor::allocate(DType::kInt8, {4, 3}).value())
+          .initializer("scale", halves({}))
+          .node({.op_type = "DequantizeLinear", .inputs = {"w", "scale"}, .outputs = {"real"}})
+          .node({.op_type = "MatMul", .inputs = {"x", "real"}, .outputs = {"y"}})
+          .output("y")
+          .model();
+  EXPECT_EQ(make(model, {3, 4}, {}).error(),
+            Error(Code::kUnsupported, "quantized models cannot be trained"));
+}
+
 TEST(GradientGraph, OutputMustFitTheLoss) {
   EXPECT_EQ(make(network().model(), {3, 4}, {.output = "z"}).error().message(),
             "the model has no output \"z\"");

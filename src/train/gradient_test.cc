@@ -432,6 +432,52 @@ std::vector<Case> normalizations() {
 
 void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
 
+// Two heads over three tokens, with a mask and a residual, as PyTorch's exporter writes them.
+std::vector<Case> attention() {
+  const auto projected = [](const std::string& weights, const std::string& out, Integers order) {
+    return std::vector<Node>{
+        {.op_type = "MatMul", .inputs = {"a0", weights}, .outputs = {out + "0"}},
+        {.op_type = "Reshape", .inputs = {out + "0", "a5"}, .outputs = {out + "1"}},
+        {.op_type = "Transpose",
+         .inputs = {out + "1"},
+         .outputs = {out},
+         .attributes = {{"perm", std::move(order)}}}};
+  };
+  std::vector<Node> nodes;
+  for (auto part : {projected("a1", "q", {0, 2, 1, 3}), projected("a2", "k", {0, 2, 3, 1}),
+                    projected("a3", "v", {0, 2, 1, 3})})
+    nodes.insert(nodes.end(), part.begin(), part.end());
+  const std::vector<Node> rest = {
+      {.op_type = "MatMul", .inputs = {"q", "k"}, .outputs = {"scores"}},
+      {.op_type = "Div", .inputs = {"scores", "a7"}, .outputs = {"scaled"}},
+      {.op_type = "Greater", .inputs = {"a9", "a8"}, .outputs = {"mask"}},
+      {.op_type = "Where", .inputs = {"mask", "scaled", "a8"}, .outputs = {"masked"}},
+      {.op_type = "Softmax", .inputs = {"masked"}, .outputs = {"shares"}},
+      {.op_type = "MatMul", .inputs = {"shares", "v"}, .outputs = {"mixed"}},
+      {.op_type = "Transpose",
+       .inputs = {"mixed"},
+       .outputs = {"tokens"},
+       .attributes = {{"perm", Integers{0, 2, 1, 3}}}},
+      {.op_type = "Reshape", .inputs = {"tokens", "a6"}, .outputs = {"joined"}},
+      {.op_type = "MatMul", .inputs = {"joined", "a4"}, .outputs = {"out"}},
+      {.op_type = "Add", .inputs = {"out", "a0"}, .outputs = {"y"}}};
+  nodes.insert(nodes.end(), rest.begin(), rest.end());
+  Case out{"Attention",
+           std::move(nodes),
+           {{{2, 3, 8}},
+            {{8, 8}},
+            {{8, 8}},
+            {{8, 8}},
+            {{8, 8}},
+            constant({0, 0, 2, 4}),
+            constant({0, -1, 8}),
+            positive({}),
+            {.shape = {}, .low = -1, .high = -1},
+            {.shape = {3, 3}, .low = -2, .high = 1}}};
+  for (const std::size_t i : {7, 8, 9}) out.operands[i].learned = false;
+  return {out};
+}
+
 std::string case_name(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Arithmetic, OperatorGradient, ::testing::ValuesIn(arithmetic()),
@@ -440,6 +486,7 @@ INSTANTIATE_TEST_SUITE_P(Matrices, OperatorGradient, ::testing::ValuesIn(matrice
 INSTANTIATE_TEST_SUITE_P(Shapes, OperatorGradient, ::testing::ValuesIn(shapes()), case_name);
 INSTANTIATE_TEST_SUITE_P(Convolutions, OperatorGradient, ::testing::ValuesIn(convolutions()),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(Blocks, OperatorGradient, ::testing::ValuesIn(attention()), case_name);
 INSTANTIATE_TEST_SUITE_P(Normalizations, OperatorGradient, ::testing::ValuesIn(normalizations()),
                          case_name);
 

@@ -241,6 +241,36 @@ TEST(Trainer, ConvolutionalNetworkLearnsTheDigits) {
             after.graph.initializer("scale")->message.view);
 }
 
+TEST(Trainer, WeightsOfConstantNodesAreTrainedInTheFile) {
+  const Tensor weights = Tensor::allocate(DType::kFp32, {64, 10}).value();
+  const std::string file =
+      testing::ModelBuilder()
+          .input("images", DType::kFp32, {-1, 8, 8})
+          .node({.op_type = "Constant",
+                 .outputs = {"w"},
+                 .attributes = {{"value", onnx::Tensor::of("", weights)}}})
+          .node({.op_type = "Flatten", .inputs = {"images"}, .outputs = {"pixels"}})
+          .node({.op_type = "MatMul", .inputs = {"pixels", "w"}, .outputs = {"scores"}})
+          .output("scores")
+          .bytes(13);
+  const auto trainer = open(file, {.optimizer = kSgd});
+  EXPECT_THAT(trainer->weights(), ElementsAre("w"));
+  run(*trainer, 0, 60, 1e-6);
+  const std::string trained = trainer->save().value();
+  EXPECT_EQ(trained.size(), file.size());
+  EXPECT_GE(correct(trained), 300);
+}
+
+TEST(Trainer, BatchOfAnotherSizeIsRefused) {
+  const auto trainer = open(untrained(), {.optimizer = kSgd});
+  const auto order = epoch_order(digits().labels.size(), 1, 0);
+  const auto step = trainer->step(batch_of(std::span(order).first(kBatch - 1)), 0.1);
+  ASSERT_FALSE(step.ok());
+  EXPECT_EQ(step.error(),
+            Error(Code::kInvalid, "input \"targets\" takes shape [36,10], not [35,10]"));
+  EXPECT_EQ(trainer->steps(), 0u);
+}
+
 TEST(Trainer, EqualRunsGiveEqualBytes) {
   const std::string file = untrained();
   for (const auto kind : {OptimizerOptions::Kind::kSgd, OptimizerOptions::Kind::kAdam,
