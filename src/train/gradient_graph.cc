@@ -29,6 +29,8 @@ bool matches(const std::string& name, const std::vector<std::string>& patterns) 
 
 constexpr std::string_view kQuantized = "quantized models cannot be trained";
 
+bool is(const Node& node, std::string_view op) { return node.domain.empty() && node.op_type == op; }
+
 bool quantizes(const Node& node) {
   for (const char* part : {"uantizeLinear", "QLinear", "Integer"})
     if (node.op_type.find(part) != std::string::npos) return true;
@@ -192,17 +194,22 @@ class Rewriting {
     return it != producer_.end() ? it->second : nullptr;
   }
 
-  /// The tensor before operators that only give the same values another name.
-  std::string behind_names(std::string tensor) const {
+  /// The node that computed a tensor, before nodes that only change names or shapes. Null for an
+  /// input of the model.
+  const Node* computed_by(std::string tensor) const {
     for (;;) {
       const Node* node = producer(tensor);
-      if (node == nullptr || !node->domain.empty()) return tensor;
-      const bool same = contains(kMovements, node->op_type) && node->op_type != "Cast" &&
-                        node->op_type != "Transpose" && b_.find(node->input(0)) != nullptr &&
-                        b_.shape(node->input(0)) == b_.shape(tensor);
-      if (!same) return tensor;
+      if (node == nullptr || !node->domain.empty() || !contains(kMovements, node->op_type) ||
+          node->op_type == "Cast" || node->op_type == "Transpose")
+        return node;
       tensor = node->input(0);
     }
+  }
+
+  /// The input of an activation, in the shape of the output.
+  std::string scores_of(const Node& activation, const tensor::Shape& shape) {
+    const std::string& scores = activation.input(0);
+    return b_.shape(scores) == shape ? scores : b_.reshape(scores, shape);
   }
 
   Status add_loss() {
@@ -216,52 +223,81 @@ class Rewriting {
     tensor::Shape per_sample(shape.size(), 1);
     per_sample[0] = shape[0];
     const std::string weights = b_.reshape(out_.sample_weights, per_sample);
-    TRY(const std::string losses, options_.loss == Loss::kCrossEntropy
-                                      ? cross_entropy(output, shape, weights)
-                                      : squares(output, shape, weights));
+    TRY(const std::string losses, losses_of(output, shape, weights));
     out_.loss = b_.emit("ReduceSum", {losses}, {{"keepdims", std::int64_t{0}}});
     return {};
   }
 
-  /// The losses of all values; gives the gradient of the scores.
+  /// The losses of all values; gives the gradient of the output or of the scores before it.
+  Result<std::string> losses_of(const std::string& output, const tensor::Shape& shape,
+                                const std::string& weights) {
+    if (options_.loss == Loss::kCrossEntropy) return cross_entropy(output, shape, weights);
+    double values = 1;
+    for (std::size_t i = 1; i < shape.size(); ++i) values *= static_cast<double>(shape[i]);
+    const std::string share = b_.emit("Mul", {weights, b_.number(1 / values)});
+    return options_.loss == Loss::kMse ? squares(output, shape, share)
+                                       : binary_cross_entropy(output, shape, share);
+  }
+
   Result<std::string> cross_entropy(const std::string& output, const tensor::Shape& shape,
                                     const std::string& weights) {
     if (shape.size() != 2 || shape[1] < 2)
       return Error(Code::kInvalid, "cross-entropy takes an output of shape [N,classes], not " +
                                        tensor::to_string(shape) + " of \"" + output + "\"");
-    const std::string named = behind_names(output);
-    const Node* last = producer(named);
-    const auto is = [&](std::string_view op) {
-      return last != nullptr && last->domain.empty() && last->op_type == op &&
-             (last->integer("axis", -1) == -1 || last->integer("axis", -1) == 1);
-    };
-    const bool is_softmax = is("Softmax"), is_log = is("LogSoftmax");
-    const std::string scores = is_softmax || is_log ? last->input(0) : output;
+    const Node* last = computed_by(output);
+    const bool is_softmax = last != nullptr && is(*last, "Softmax");
+    const bool is_log = last != nullptr && is(*last, "LogSoftmax");
+    std::string scores = output;
+    if (is_softmax || is_log) {
+      const tensor::Shape& before = b_.shape(last->input(0));
+      TRY(const std::int64_t axis, axis_of(last->integer("axis", -1), before.size()));
+      const auto classes = before.begin() + axis;
+      if (*classes != shape[1] ||
+          std::any_of(classes + 1, before.end(), [](std::int64_t size) { return size != 1; }))
+        return Error(Code::kInvalid,
+                     to_string(*last) + " is not over the classes of output \"" + output + "\"");
+      scores = scores_of(*last, shape);
+    }
     const std::string logarithms =
-        is_log ? named : b_.emit("LogSoftmax", {scores}, {{"axis", std::int64_t{1}}});
-    const std::string probabilities = is_softmax ? named : b_.emit("Exp", {logarithms});
+        is_log ? output : b_.emit("LogSoftmax", {scores}, {{"axis", std::int64_t{1}}});
+    const std::string probabilities = is_softmax ? output : b_.emit("Exp", {logarithms});
     const std::string error = b_.emit("Sub", {probabilities, out_.targets});
-    TRY_VOID(give_first(scores, b_.emit("Mul", {error, weights})));
+    TRY_VOID(give_first(is_softmax || is_log ? last->input(0) : output,
+                        b_.emit("Mul", {error, weights}), shape));
     const std::string weighted = b_.emit("Mul", {out_.targets, weights});
     return b_.emit("Neg", {b_.emit("Mul", {logarithms, weighted})});
   }
 
+  // For a score x and a target t: log(1 + exp(x)) - t * x, with the derivative sigmoid(x) - t.
+  Result<std::string> binary_cross_entropy(const std::string& output, const tensor::Shape& shape,
+                                           const std::string& share) {
+    const Node* last = computed_by(output);
+    const bool is_sigmoid = last != nullptr && is(*last, "Sigmoid");
+    const std::string scores = is_sigmoid ? scores_of(*last, shape) : output;
+    const std::string chances = is_sigmoid ? output : b_.emit("Sigmoid", {scores});
+    const std::string error = b_.emit("Sub", {chances, out_.targets});
+    TRY_VOID(
+        give_first(is_sigmoid ? last->input(0) : output, b_.emit("Mul", {error, share}), shape));
+    const std::string losses =
+        b_.emit("Sub", {b_.emit("Softplus", {scores}), b_.emit("Mul", {out_.targets, scores})});
+    return b_.emit("Mul", {losses, share});
+  }
+
   Result<std::string> squares(const std::string& output, const tensor::Shape& shape,
-                              const std::string& weights) {
-    double values = 1;
-    for (std::size_t i = 1; i < shape.size(); ++i) values *= static_cast<double>(shape[i]);
-    const std::string share = b_.emit("Mul", {weights, b_.number(1 / values)});
+                              const std::string& share) {
     const std::string error = b_.emit("Sub", {output, out_.targets});
     const std::string weighted = b_.emit("Mul", {error, share});
-    TRY_VOID(give_first(output, b_.emit("Mul", {weighted, b_.number(2)})));
+    TRY_VOID(give_first(output, b_.emit("Mul", {weighted, b_.number(2)}), shape));
     return b_.emit("Mul", {error, weighted});
   }
 
-  Status give_first(const std::string& tensor, std::string gradient) {
+  /// Begins the way back at a tensor of the forward model; the gradient has the shape `from`.
+  Status give_first(const std::string& tensor, std::string gradient, const tensor::Shape& from) {
     if (!b_.needs(tensor))
       return Error(Code::kInvalid,
                    "output \"" + out_.output + "\" depends on no weight that is trained");
-    b_.give(tensor, std::move(gradient));
+    const tensor::Shape& shape = b_.shape(tensor);
+    b_.give(tensor, shape == from ? std::move(gradient) : b_.reshape(gradient, shape));
     return {};
   }
 

@@ -20,7 +20,9 @@ namespace varda::train {
 
 enum class Loss {
   kCrossEntropy,  // classes; the output is scores, Softmax or LogSoftmax, shape [N,classes]
-  kMse,           // mean squared error of all values of a sample
+  // Yes or no for each value of a sample, and the mean over them; the output is scores or Sigmoid.
+  kBinaryCrossEntropy,
+  kMse,  // mean squared error of all values of a sample
 };
 
 struct GradientOptions {

@@ -145,6 +145,18 @@ TEST(GradientGraph, OutputMustFitTheLoss) {
   EXPECT_TRUE(make(model, {3, 4}, {.loss = Loss::kMse}).ok());
 }
 
+TEST(GradientGraph, SoftmaxOverAnotherAxisIsRefused) {
+  auto builder = network();
+  builder
+      .node({.op_type = "Softmax",
+             .inputs = {"y"},
+             .outputs = {"p"},
+             .attributes = {{"axis", std::int64_t{0}}}})
+      .output("p");
+  EXPECT_EQ(make(builder.model(), {3, 4}, {.output = "p"}).error().message(),
+            "node \"p\" (Softmax) is not over the classes of output \"p\"");
+}
+
 TEST(GradientGraph, ModelOfOpset11IsTrained) {
   auto builder = network();
   builder.node({.op_type = "Softmax", .inputs = {"y"}, .outputs = {"p"}}).output("p");

@@ -423,6 +423,25 @@ std::vector<Case> normalizations() {
                    Case::Kind::kFp64,
                    Loss::kCrossEntropy});
   };
+  for (const char* op : {"Identity", "Sigmoid"})
+    out.push_back({std::string("BinaryCrossEntropyOf") + op,
+                   {{.op_type = op, .inputs = {"a0"}, .outputs = {"y"}}},
+                   {{{4, 3}, -2, 2}},
+                   kFp32,
+                   Loss::kBinaryCrossEntropy});
+  out.push_back(
+      {"CrossEntropyOfReshapedSoftmax",
+       {{.op_type = "Softmax", .inputs = {"a0"}, .outputs = {"p"}, .attributes = {{"axis", first}}},
+        {.op_type = "Flatten", .inputs = {"p"}, .outputs = {"y"}}},
+       {{{4, 5, 1, 1}, -2, 2}},
+       Case::Kind::kFp64,
+       Loss::kCrossEntropy});
+  out.push_back({"BinaryCrossEntropyOfSqueezedSigmoid",
+                 {{.op_type = "Sigmoid", .inputs = {"a0"}, .outputs = {"p"}},
+                  {.op_type = "Squeeze", .inputs = {"p", "a1"}, .outputs = {"y"}}},
+                 {{{4, 1}, -2, 2}, constant({1})},
+                 kFp32,
+                 Loss::kBinaryCrossEntropy});
   scores("CrossEntropyOfScores", {{.op_type = "Identity", .inputs = {"a0"}, .outputs = {"y"}}});
   scores("CrossEntropyOfSoftmax", {{.op_type = "Softmax", .inputs = {"a0"}, .outputs = {"y"}}});
   scores("CrossEntropyOfLogSoftmax",
