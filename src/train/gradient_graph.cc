@@ -159,6 +159,7 @@ class Rewriting {
     nodes.swap(graph().nodes);
     for (Node& node : nodes) {
       if (node.op_type == "BatchNormalization" && node.domain.empty() && node.inputs.size() == 5 &&
+          b_.shape(node.inputs[0]).size() >= 2 &&
           (b_.needs(node.inputs[1]) || b_.needs(node.inputs[2]))) {
         const tensor::Shape shape = b_.shape(node.inputs[0]);
         Backward::Integers axes;

@@ -317,6 +317,8 @@ std::vector<Case> shapes() {
   }
   out.push_back(one("ReduceMax", "ReduceMax", {{{2, 3, 4}}, constant({1})}));
   out.push_back(one("ReduceMin", "ReduceMin", {{{2, 3, 4}}, constant({2})}, {{"keepdims", no}}));
+  out.push_back(one("ReduceL1", "ReduceL1", {{{2, 3}}, constant({1})}, {}, kFp32));
+  out.push_back(one("ReduceLogSumExp", "ReduceLogSumExp", {{{2, 3}}, constant({1})}));
   out.push_back(one("ReduceL2", "ReduceL2", {{{2, 3}}, constant({1})}, {}, kFp32));
   out.push_back(one("ReduceSumSquare", "ReduceSumSquare", {{{2, 3}}, constant({1})}));
   out.push_back(
@@ -365,6 +367,7 @@ std::vector<Case> convolutions() {
   conv("ManyChannelsWidePadding", {1, 16, 3, 3}, {2, 16, 2, 2}, {{"pads", Integers{2, 3, 2, 3}}});
   conv("ManyChannelsSameLower", {1, 16, 5, 6}, {2, 16, 4, 4},
        {{"auto_pad", std::string("SAME_LOWER")}});
+  conv("ManyChannelsManyTaps", {1, 16, 9, 9}, {2, 16, 9, 8}, {});
   conv("OneAxis", {2, 3, 9}, {4, 3, 3}, {{"strides", Integers{2}}, {"pads", Integers{1, 1}}});
   conv("ThreeAxes", {1, 2, 4, 4, 4}, {3, 2, 2, 2, 2}, {});
   out.push_back(

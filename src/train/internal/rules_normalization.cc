@@ -57,7 +57,8 @@ Status batch_normalization(Backward& b, Node& node) {
     return Error(Code::kUnsupported, "it is in training mode; export the model for inference");
   const Shape& shape = b.shape(x);
   const std::size_t rank = shape.size();
-  const std::int64_t channels = shape.at(1);
+  if (rank < 2) return Error(Code::kUnsupported, "its input has no axis of channels");
+  const std::int64_t channels = shape[1];
   const Integers axes = all_but_channels(rank);
   const std::string dy = b.gradient(node.output(0));
   const std::string spread = b.emit("Add", {variance, b.number(node.real("epsilon", 1e-5f))});
@@ -100,7 +101,8 @@ Status instance_normalization(Backward& b, Node& node) {
   const std::string &x = node.input(0), &scale = node.input(1), &bias = node.input(2);
   const Shape& shape = b.shape(x);
   const std::size_t rank = shape.size();
-  const std::int64_t channels = shape.at(1);
+  if (rank < 2) return Error(Code::kUnsupported, "its input has no axis of channels");
+  const std::int64_t channels = shape[1];
   Integers axes(rank - 2);
   std::iota(axes.begin(), axes.end(), 2);
   const std::string dy = b.gradient(node.output(0));

@@ -227,6 +227,24 @@ Status reduced_l2(Backward& b, Node& node) {
   return {};
 }
 
+Status reduced_l1(Backward& b, Node& node) {
+  const std::string& x = node.input(0);
+  if (!b.needs(x)) return {};
+  TRY(const std::string dy, kept(b, node, b.gradient(node.output(0))));
+  b.give(x, b.emit("Mul", {b.emit("Sign", {x}), dy}));
+  return {};
+}
+
+// The shares of Softmax: exp(x - y).
+Status reduced_log_sum(Backward& b, Node& node) {
+  const std::string &x = node.input(0), &y = node.output(0);
+  if (!b.needs(x)) return {};
+  TRY(const std::string dy, kept(b, node, b.gradient(y)));
+  TRY(const std::string value, kept(b, node, y));
+  b.give(x, b.emit("Mul", {b.emit("Exp", {b.emit("Sub", {x, value})}), dy}));
+  return {};
+}
+
 Status reduced_square(Backward& b, Node& node) {
   const std::string& x = node.input(0);
   if (!b.needs(x)) return {};
@@ -278,7 +296,9 @@ constexpr RuleEntry kShapeRules[] = {
     {"Gather", gathered},
     {"GatherElements", gathered_elements},
     {"Pad", padded},
+    {"ReduceL1", reduced_l1},
     {"ReduceL2", reduced_l2},
+    {"ReduceLogSumExp", reduced_log_sum},
     {"ReduceMax", reduced_extreme},
     {"ReduceMean", reduced_sum},
     {"ReduceMin", reduced_extreme},
