@@ -121,7 +121,7 @@ struct Model {
 Result<Model> parse(std::string bytes);
 Result<Model> parse(Bytes bytes);
 
-/// The bytes of a model, fields in the order of their numbers.
+/// The bytes of a model. In each message the kept fields follow the others.
 std::string serialize(const Model& model);
 
 }  // namespace varda::onnx

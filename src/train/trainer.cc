@@ -41,6 +41,11 @@ class TrainerImpl final : public Trainer {
 
   Status start(std::span<const Named> example) {
     TRY(forward_, onnx::parse(file_));
+    for (const onnx::Tensor& tensor : forward_.graph.initializers)
+      if (tensor.external)
+        return Error(Code::kUnsupported, "tensor \"" + tensor.name +
+                                             "\" has its values in another file; store them in "
+                                             "the model's file");
     TRY_VOID(onnx::upgrade(forward_));
     TRY(const Facts facts, trace(engine_, forward_, example));
     TRY(graph_, make_gradient_graph(forward_, facts, options_.gradients));
@@ -54,6 +59,8 @@ class TrainerImpl final : public Trainer {
       TRY_VOID(add(one.variance));
     }
     TRY(optimizer_, Optimizer::create(options_.optimizer, sizes));
+    // A weight without a place in the file is reported before hours of training.
+    TRY_VOID(save());
     TRY(model_, load(graph_.model));
     graph_.model = {};
     return {};

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "codec/protobuf.h"
 #include "infer/engine.h"
 #include "onnx/model.h"
 #include "onnx/weights.h"
@@ -259,6 +260,53 @@ TEST(Trainer, WeightsOfConstantNodesAreTrainedInTheFile) {
   const std::string trained = trainer->save().value();
   EXPECT_EQ(trained.size(), file.size());
   EXPECT_GE(correct(trained), 300);
+}
+
+TEST(Trainer, WeightWithoutAPlaceInTheFileIsRefusedAtOnce) {
+  testing::ModelBuilder builder;
+  builder.input("images", DType::kFp32, {-1, 8, 8})
+      .initializer("w", Tensor::allocate(DType::kFp32, {64, 2}).value())
+      .node({.op_type = "Constant",
+             .outputs = {"bias"},
+             .attributes = {{"value_floats", std::vector<float>{0, 0}}}})
+      .node({.op_type = "Flatten", .inputs = {"images"}, .outputs = {"pixels"}})
+      .node({.op_type = "Gemm", .inputs = {"pixels", "w", "bias"}, .outputs = {"scores"}})
+      .output("scores");
+  const std::vector<std::size_t> samples = {0, 1};
+  const std::vector<Named> example = {{"images", images(samples)}};
+  const auto trainer = Trainer::open(engine(), builder.bytes(), example, {});
+  ASSERT_FALSE(trainer.ok());
+  EXPECT_EQ(trainer.error(), Error(Code::kNotFound, "the file has no weight \"bias\""));
+  EXPECT_TRUE(
+      Trainer::open(engine(), builder.bytes(), example, {.gradients = {.freeze = {"bias"}}}).ok());
+}
+
+TEST(Trainer, UnusableFilesAreRefused) {
+  const std::vector<std::size_t> samples = {0, 1};
+  const std::vector<Named> example = {{"images", images(samples)}};
+  const auto error = [&](std::string file, std::span<const Named> batch) {
+    const auto made = Trainer::open(engine(), std::move(file), batch, {});
+    return made.ok() ? Error(Code::kInternal, "") : made.error();
+  };
+  const std::string file = untrained();
+  EXPECT_EQ(error("<html>not found</html>", example).code(), Code::kInvalid);
+  EXPECT_EQ(error(file.substr(0, 9000), example).code(), Code::kInvalid);
+  EXPECT_THAT(error(file, {}).message(), HasSubstr("input \"images\" is missing"));
+
+  auto model = onnx::parse(file).value();
+  onnx::Tensor& weights = model.graph.initializers.at(1);
+  weights.message = onnx::Bytes::of(
+      codec::ProtoWriter()
+          .item(1, 64)
+          .item(1, 96)
+          .number(2, 1)
+          .message(13, [](auto& entry) { entry.text(1, "location").text(2, "weights.bin"); })
+          .number(14, 1)
+          .bytes());
+  EXPECT_EQ(error(onnx::serialize(model), example),
+            Error(Code::kUnsupported, "tensor \"" + weights.name +
+                                          "\" has its values in another file; store them in the "
+                                          "model's file"));
 }
 
 TEST(Trainer, BatchOfAnotherSizeIsRefused) {
