@@ -18,6 +18,7 @@
 #include "datadir/up_state.h"
 #include "download_flags.h"
 #include "download_lock.h"
+#include "meta/object.h"
 #include "net/client.h"
 #include "net/url.h"
 #include "progress.h"
@@ -186,6 +187,8 @@ Status apply_model(const Context& ctx, const kube::Client& client, const std::st
 Result<Pushed> send(const Context& ctx, const Globals& globals, const std::string& ns,
                     const PushFlags& flags) {
   os::FileSystem& fs = os::real_file_system();
+  if (const std::string wrong = meta::check_dns_subdomain(flags.name); !wrong.empty())
+    return Error(Code::kInvalid, "--name " + flags.name + ": " + wrong);
   Pushed pushed;
   TRY(pushed.metrics, parse_metrics(flags.metrics));
   TRY(const registry::Target target, registry_of(globals, flags.url, flags.token_file));
