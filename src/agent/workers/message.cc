@@ -17,7 +17,8 @@ constexpr std::size_t kDepthMax = 32;
 constexpr std::size_t kMetricNameBytesMax = 253;  // the limit of a Model's status
 constexpr std::size_t kWorkerNameBytesMax = 63;
 constexpr std::size_t kMessageBytesMax = 1024;
-constexpr std::size_t kShownBytesMax = 64;  // of a wrong name, in a message
+constexpr std::size_t kProgressDataBytesMax = 4096;  // it goes upstream with each change
+constexpr std::size_t kShownBytesMax = 64;           // of a wrong name, in a message
 
 Error wrong(const std::string& where, const std::string& what) {
   return {Code::kInvalid, where + ": " + what};
@@ -183,7 +184,8 @@ Result<Json> read_registration(const Name& caller, std::string_view body) {
 }
 
 Result<Json> read_progress(std::string_view body) {
-  TRY(const Json message, read_object(body, {"phase", "fraction", "step", "steps", "message"}));
+  TRY(const Json message,
+      read_object(body, {"phase", "fraction", "step", "steps", "message", "data"}));
   Json out = Json::object();
   TRY_VOID(take_text(message, "phase", kWorkerNameBytesMax, out));
   if (const Json* fraction = message.find("fraction")) {
@@ -196,8 +198,13 @@ Result<Json> read_progress(std::string_view body) {
   if (message.contains("steps") && message["step"].as_integer() > message["steps"].as_integer())
     return wrong("step", "it is greater than steps");
   TRY_VOID(take_text(message, "message", kMessageBytesMax, out));
+  if (const Json* data = message.find("data"); data != nullptr && !data->is_null()) {
+    if (codec::write_json(*data).size() > kProgressDataBytesMax)
+      return wrong("data", "it is longer than " + std::to_string(kProgressDataBytesMax) + " bytes");
+    out.set("data", *data);
+  }
   if (out.empty())
-    return wrong("body", "must have at least one of phase, fraction, step, steps, message");
+    return wrong("body", "must have at least one of phase, fraction, step, steps, message, data");
   return out;
 }
 

@@ -32,7 +32,7 @@ struct Name {
 
 /// {version, capabilities?}; an optional `worker` must match and is left out.
 Result<codec::Json> read_registration(const Name& caller, std::string_view body);
-/// A subset of {phase, fraction, step, steps, message}.
+/// A subset of {phase, fraction, step, steps, message, data}. data is defined by the job.
 Result<codec::Json> read_progress(std::string_view body);
 /// {metrics: {NAME: NUMBER}}; returns the inner map.
 Result<codec::Json> read_metrics(std::string_view body);

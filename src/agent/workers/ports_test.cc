@@ -217,13 +217,32 @@ TEST(WorkerTokens, DiskFailureLeavesWholeOrNoToken) {
     EXPECT_EQ(file.value_or(*again), *again);
     EXPECT_EQ(token.value_or(*again), *again);
     EXPECT_EQ(fs.stat("/data/workers/default/eval/token").value()->mode, 0600U);
-    EXPECT_EQ(fs.list("/data/workers/default/eval").value(), std::vector<std::string>{"token"})
+    EXPECT_EQ(fs.list("/data/workers/default/eval").value(),
+              (std::vector<std::string>{"token", "work"}))
         << "call " << call;
     ASSERT_TRUE(tokens.keep_only({"default/eval"}).ok());
     EXPECT_EQ(fs.list("/data/workers/default").value(), std::vector<std::string>{"eval"});
     if (!reached) break;  // no call left to fail
     ASSERT_LT(call, 200);
   }
+}
+
+TEST(WorkerTokens, WorkspaceStaysForTheWorkerAndIsEmptyForTheNext) {
+  os::testing::MemoryFileSystem fs;
+  const Name caller{"default", "train"};
+  const auto rng = seeded_rng(1);
+  ASSERT_TRUE(fs.make_directories("/data", 0700).ok());
+  Tokens tokens(fs, "/data/workers", *rng);
+  ASSERT_TRUE(tokens.ensure(caller, "j1").ok());
+  const os::Path checkpoint = "/data/workers/default/train/work/checkpoint";
+  EXPECT_EQ(fs.stat(checkpoint.parent_path()).value()->mode, 0700U);
+  ASSERT_TRUE(os::write_file_atomically(fs, checkpoint, "step 7", 0600).ok());
+  ASSERT_TRUE(tokens.ensure(caller, "j1").ok());
+  EXPECT_EQ(os::read_file(fs, checkpoint).value(), "step 7");
+  ASSERT_TRUE(tokens.ensure(caller, "j2").ok());
+  EXPECT_TRUE(fs.list(checkpoint.parent_path()).value().empty());
+  ASSERT_TRUE(tokens.keep_only({}).ok());
+  EXPECT_FALSE(fs.stat(checkpoint.parent_path()).value().has_value());
 }
 
 TEST(WorkerTokens, SymlinkIsReplacedByTokenFile) {

@@ -44,7 +44,7 @@ TEST(WorkerMessages, ErrorNamesWrongMemberAndExpectedValue) {
   const Case progress[] = {
       {R"({"fraction": 0.5})", ""},
       {R"({"phase": "train", "step": 3, "steps": 3, "message": "epoch 1"})", ""},
-      {"{}", "body: must have at least one of phase, fraction, step, steps, message"},
+      {"{}", "body: must have at least one of phase, fraction, step, steps, message, data"},
       {R"({"fraction": 1.5})", "fraction: it is not a number from 0 to 1"},
       {R"({"fraction": "half"})", "fraction: it is not a number from 0 to 1"},
       {R"({"step": -1})", "step: must be an integer of 0 or more"},
@@ -54,6 +54,9 @@ TEST(WorkerMessages, ErrorNamesWrongMemberAndExpectedValue) {
   };
   for (const Case& one : progress)
     EXPECT_EQ(error_of(read_progress(one.body)), one.message) << one.body;
+  EXPECT_EQ(error_of(read_progress(R"({"data": {"loss": 0.5}})")), "");
+  EXPECT_EQ(error_of(read_progress("{\"data\": \"" + std::string(4095, 'x') + "\"}")),
+            "data: it is longer than 4096 bytes");
   const Case metrics[] = {
       {R"({"metrics": {"loss": 0.1, "epochs": 3}})", ""},
       {R"({"metrics": {}})", ""},
@@ -103,7 +106,7 @@ TEST(WorkerMessages, LongUnknownNameIsCutAtCharacterBoundary) {
   for (int i = 0; i < 100; ++i) name += "é";
   const std::string message = error_of(read_progress("{\"" + name + "\": 1}"));
   EXPECT_EQ(message, "body: unknown member \"" + std::string(63, 'x') +
-                         "…\", expected phase, fraction, step, steps, message");
+                         "…\", expected phase, fraction, step, steps, message, data");
 }
 
 TEST(WorkerNames, InvalidNamespaceOrNameIsRefused) {

@@ -25,12 +25,14 @@ bool Tokens::is_of(std::string_view token, const Name& caller, const std::string
 }
 
 Result<std::string> Tokens::ensure(const Name& caller, const std::string& uid) {
-  const os::Path directory = root_ / caller.ns / caller.name, file = directory / "token";
+  const os::Path directory = root_ / caller.ns / caller.name, file = directory / "token",
+                 workspace = directory / kWorkspace;
   TRY(const auto info, fs_.stat(file));
   if (info && info->kind == os::FileKind::kFile) {
     const auto stored = os::read_file(fs_, file, kTokenFileBytesMax);
     if (stored.ok() && is_of(*stored, caller, uid)) {
       if (info->mode != 0600) TRY_VOID(fs_.set_mode(file, 0600));
+      TRY_VOID(fs_.make_directories(workspace, 0700));
       return *stored;
     }
   }
@@ -39,6 +41,9 @@ Result<std::string> Tokens::ensure(const Name& caller, const std::string& uid) {
   TRY_VOID(fs_.make_directories(directory, 0700));
   TRY_VOID(os::remove_leftovers(fs_, directory));
   if (info && info->kind == os::FileKind::kDirectory) TRY_VOID(fs_.remove_all(file));
+  // The files of a former worker with this name go before the new worker's token exists.
+  TRY_VOID(fs_.remove_all(workspace));
+  TRY_VOID(fs_.make_directories(workspace, 0700));
   std::string token = start_of(caller, uid);
   while (token.size() < start_of(caller, uid).size() + kSecretDigits) {
     char digits[17];
