@@ -8,11 +8,11 @@
 namespace varda::dataset {
 
 // A new format needs its file in formats/ and its name here.
-extern const Format kCsv, kTsv, kTxt, kJsonl, kJson, kCoco, kVoc, kXml, kImageFolder;
+extern const Format kCsv, kTsv, kTxt, kJsonl, kJson, kCoco, kVoc, kXml, kImageFolder, kIdx;
 
 const std::vector<const Format*>& formats() {
-  static const std::vector<const Format*> all = {&kCsv,  &kTsv, &kTxt, &kJsonl,      &kJson,
-                                                 &kCoco, &kVoc, &kXml, &kImageFolder};
+  static const std::vector<const Format*> all = {&kCsv,  &kTsv, &kTxt, &kJsonl,       &kJson,
+                                                 &kCoco, &kVoc, &kXml, &kImageFolder, &kIdx};
   return all;
 }
 

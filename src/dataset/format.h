@@ -13,6 +13,7 @@
 //                folder without Annotations, a file *.xml of the folder itself
 //   xml          another name of voc
 //   imagefolder  an image, by its extension, at any depth below a folder that names its class
+//   idx          an item of the first dimension of an array, as in MNIST
 //
 // In place of one file, csv, tsv, txt, jsonl and json also take a folder: the sum of all files with
 // the format's extension, at any depth.

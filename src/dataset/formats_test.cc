@@ -50,6 +50,30 @@ TEST_P(FormatCase, CountMatchesTheExpectedTally) {
 
 const std::string kNul(1, '\0');
 
+/// An idx file: type, dimensions, and this many bytes of items.
+std::string idx(char type, const std::vector<unsigned char>& dimensions, std::size_t bytes) {
+  std::string out = kNul + kNul + type + static_cast<char>(dimensions.size());
+  for (const unsigned char one : dimensions) out += kNul + kNul + kNul + static_cast<char>(one);
+  return out + std::string(bytes, 'x');
+}
+const std::string kNoSize = idx(8, {2, 0}, 0);
+
+INSTANTIATE_TEST_SUITE_P(
+    Idx, FormatCase,
+    ::testing::Values(
+        Case{"Empty", "idx", ""}, Case{"Labels", "idx", idx(8, {3}, 3), 3},
+        Case{"Images", "idx", idx(8, {3, 2, 2}, 12), 3},
+        Case{"Doubles", "idx", idx(0x0E, {2, 2}, 32), 2}, Case{"NoItems", "idx", idx(8, {0}, 0)},
+        Case{"FewerItems", "idx", idx(8, {3, 2, 2}, 9), 2, 0, 0, 0, "", "",
+             "the file ends after 2 of 3 items"},
+        Case{"MoreBytes", "idx", idx(8, {3}, 4), 3, 1, 0, 11, "bytes after the 3 items"},
+        Case{"AnotherType", "idx", idx(7, {3}, 3), 0, 1, 0, 0, "does not begin like an idx file"},
+        Case{"NoDimensions", "idx", idx(8, {}, 3), 0, 1, 0, 0, "does not begin like an idx file"},
+        Case{"CutHeader", "idx", idx(8, {3, 2}, 0).substr(0, 9), 0, 1, 0, 0, "ends in its header"},
+        Case{"ItemsWithoutSize", "idx", kNoSize, 0, 1, 0, 0, "no possible size"},
+        Case{"Text", "idx", "1,2\n", 0, 1, 0, 0, "does not begin like an idx file"}),
+    name_of_case);
+
 INSTANTIATE_TEST_SUITE_P(
     Csv, FormatCase,
     ::testing::Values(
@@ -225,7 +249,7 @@ TEST(Formats, UnknownFormatIsRefusedWithTheListOfFormats) {
   EXPECT_EQ(format.error().code(), Code::kInvalid);
   EXPECT_EQ(format.error().message(),
             "there is no format \"parquet\"; there are csv, tsv, txt, jsonl, json, coco, voc, xml, "
-            "imagefolder");
+            "imagefolder, idx");
   EXPECT_EQ(find_format("CSV").value()->name, "csv");
 }
 

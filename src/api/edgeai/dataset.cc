@@ -20,7 +20,7 @@ constexpr const char* kDataUrl = G == Group::kEdgeai ? "dataUrl" : "url";
 
 const std::vector<std::string>& known_dataset_formats() {
   static const std::vector<std::string> names{"csv",  "tsv", "txt", "jsonl",      "json",
-                                              "coco", "voc", "xml", "imagefolder"};
+                                              "coco", "voc", "xml", "imagefolder", "idx"};
   return names;
 }
 
@@ -50,7 +50,7 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
       .length(1, 4096);
   t.template field<std::string>("format", &S::format,
                                 "Format of the data: csv, tsv, txt, jsonl, json, coco, voc (also "
-                                "named xml) or imagefolder, in upper or lower case. "
+                                "named xml), imagefolder or idx, in upper or lower case. "
                                 "Other formats are accepted, but not counted.")
       .required()
       .length(1, 63);
