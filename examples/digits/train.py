@@ -172,6 +172,8 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     images, labels, test_images, test_labels = load(sys.argv[1])
+    write_idx(HERE / "train-images.idx3-ubyte", images)
+    write_idx(HERE / "train-labels.idx1-ubyte", labels)
     write_idx(HERE / "test-images.idx3-ubyte", test_images)
     write_idx(HERE / "test-labels.idx1-ubyte", test_labels)
     (HERE / "png").mkdir(exist_ok=True)
