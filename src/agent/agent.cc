@@ -214,6 +214,7 @@ class AgentImpl final : public Agent {
         *store_, *tree_, fs_, http_, *state_store_, rng_);
     datasets_ = std::make_unique<datasets::Manager>(
         datasets::Manager::Options{.roots = options_.dataset_roots,
+                                   .reported_roots = reported_roots(options_.dataset_roots),
                                    .directory = options_.data_directory / "datasets",
                                    .times = {.recount = options_.dataset_recount},
                                    .metrics = options_.metrics},

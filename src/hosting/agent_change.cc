@@ -18,6 +18,8 @@ std::string facts_of(const api::EdgeNode& node) {
                      node.status.worker_socket_directory + "\n" + node.status.address + "\n" +
                      node.metadata.deletion_timestamp.value_or("") + node.metadata.uid;
   for (const std::string& root : node.status.file_roots) text += "\n" + root;
+  text += "\n";
+  for (const std::string& root : node.status.dataset_roots) text += "\n" + root;
   if (const meta::Condition* connected = meta::find_condition(node.status.conditions, "Connected"))
     text += "\n" + connected->status + connected->reason + connected->message;
   // An object that a full list left out gets no other notice.

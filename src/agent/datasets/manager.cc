@@ -187,6 +187,7 @@ void Manager::publish_reports() {
 
 core::ListId Manager::put_report(api::EdgeNodeStatus& status,
                                  const api::EdgeNodeStatus& /*live*/) const {
+  status.dataset_roots = options_.reported_roots;
   const MutexLock lock(mutex_);
   status.datasets = published_.reports;
   return published_.list;

@@ -27,8 +27,9 @@ namespace varda::agent::datasets {
 class Manager final : public core::NodeComponent {
  public:
   struct Options {
-    std::vector<os::Path> roots;  // absolute; only files below may be read
-    os::Path directory;           // of the records
+    std::vector<os::Path> roots;              // absolute; only files below may be read
+    std::vector<std::string> reported_roots;  // for status.datasetRoots
+    os::Path directory;                       // of the records
     Times times;
     std::chrono::milliseconds report_period{500};      // except the first for a work list
     std::chrono::milliseconds fresh{300};              // reports wait so long for a first count

@@ -470,11 +470,21 @@ void EdgeSummary::describe(Type<EdgeSummary>& t) {
   t.field("disk", &EdgeSummary::disk, "Free disk space for models.").length(0, 64);
 }
 
-bool EdgeNodeStatus::allows_path(std::string_view path) const {
-  return std::any_of(file_roots.begin(), file_roots.end(), [&](std::string_view root) {
+namespace {
+
+bool is_below(const std::vector<std::string>& roots, std::string_view path) {
+  return std::any_of(roots.begin(), roots.end(), [&](std::string_view root) {
     while (root.ends_with('/')) root.remove_suffix(1);
     return path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/');
   });
+}
+
+}  // namespace
+
+bool EdgeNodeStatus::allows_path(std::string_view path) const { return is_below(file_roots, path); }
+
+bool EdgeNodeStatus::allows_dataset(std::string_view path) const {
+  return is_below(dataset_roots, path) || allows_path(path);
 }
 
 void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
@@ -496,6 +506,10 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("fileRoots", &S::file_roots,
           "Directories of the node that the administrator allows: pods may read Models with paths "
           "below them.")
+      .items_max(16)
+      .each_length(0, 4096);
+  t.field("datasetRoots", &S::dataset_roots,
+          "Directories of the node that the administrator allows for datasets.")
       .items_max(16)
       .each_length(0, 4096);
   t.field("disk", &S::disk, "The disk of the models.");

@@ -313,6 +313,7 @@ struct EdgeNodeStatus {
   std::string worker_socket_directory;  // directory of the agent's socket for workers; "": none
   std::string address;
   std::vector<std::string> file_roots;  // pods may read Models with paths below these
+  std::vector<std::string> dataset_roots;
   EdgeDisk disk;
   std::vector<meta::Condition> conditions;
   std::vector<EdgeModelReport> models;
@@ -328,6 +329,8 @@ struct EdgeNodeStatus {
   const EdgeDatasetReport* find_dataset(std::string_view key) const;
   /// True if the administrator of the node lets pods read the path: it is below one of file_roots.
   bool allows_path(std::string_view path) const;
+  /// The same for datasets: also below one of dataset_roots.
+  bool allows_dataset(std::string_view path) const;
   /// URL at which other nodes copy shares. "": this node shares nothing, or its URL is invalid.
   std::string usable_peer_url() const;
   Json to_json() const;

@@ -146,5 +146,16 @@ TEST(PeerUrl, PeerUrlHasOnlyHttpsHostAndPort) {
   EXPECT_EQ(status.usable_peer_url(), status.peer_url);
 }
 
+TEST(EdgeNode, DatasetsAreAllowedBelowRootsOfEitherKind) {
+  EdgeNodeStatus status;
+  status.file_roots = {"/models/"};
+  status.dataset_roots = {"/data"};
+  EXPECT_TRUE(status.allows_dataset("/data"));
+  EXPECT_TRUE(status.allows_dataset("/data/train.csv"));
+  EXPECT_TRUE(status.allows_dataset("/models/samples"));
+  EXPECT_FALSE(status.allows_dataset("/database"));
+  EXPECT_FALSE(status.allows_path("/data/train.csv"));
+}
+
 }  // namespace edgeai_test
 }  // namespace varda::api
