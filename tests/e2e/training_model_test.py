@@ -1,0 +1,152 @@
+"""TrainingModels from `kubectl apply` to a new version of a Model: the built-in trainer and a user's
+program, suspended, killed, deleted in mid-run, and with wrong inputs."""
+import json, os, pathlib, random, shutil, signal, sys, tempfile, unittest, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+SDK = m.ROOT / 'sdk/python/varda_worker.py'
+CENTROID = m.ROOT / 'examples/training/nearest_centroid.py'
+TRAINER = {'task': 'classification', 'epochs': 20, 'batchSize': 32, 'seed': 1, 'optimizer': {'name': 'sgd', 'learningRate': 0.2, 'momentum': 0.9}}
+
+
+class Trainings(unittest.TestCase):
+    """One machine, with the digits and a table on edge0."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        cls.addClassCleanup(shutil.rmtree, cls.work, True)
+        data, program = cls.work / 'datasets', cls.work / 'program'
+        data.mkdir()
+        program.mkdir()
+        for file in m.DIGITS.glob('*-ubyte'):
+            shutil.copy(file, data)
+        for file in (SDK, CENTROID):
+            shutil.copy(file, program)
+        random.seed(1)
+        rows = [(random.gauss(3 * c, 1), random.gauss(-3 * c, 1), 'red' if c else 'blue') for c in (i % 2 for i in range(400))]
+        (data / 'points.csv').write_text('x,y,colour\n' + ''.join('%.4f,%.4f,%s\n' % row for row in rows))
+        cls.data = data
+        cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge'])
+        cls.addClassCleanup(cls.varda.close)
+        cls.varda.up('--dataset-root', 'edge0=%s' % data, '--registry', '127.0.0.1:0', '--image', 'centroid:1=python3 %s' % (program / CENTROID.name))
+        cls.varda.varda('push', m.DIGITS / 'models/3', '--name', 'digits', '--version', '3')
+        cls.apply(cls.dataset('digits-train', 'train-images.idx3-ubyte', 'idx'), cls.dataset('digits-test', 'test-images.idx3-ubyte', 'idx'),
+                  cls.dataset('points', 'points.csv', 'csv'))
+
+    @classmethod
+    def dataset(cls, name, file, format):
+        return {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': name},
+                'spec': {'dataUrl': str(cls.data / file), 'format': format, 'nodeName': 'edge0'}}
+
+    @classmethod
+    def apply(cls, *objects):
+        cls.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}))
+
+    def train(self, name, spec):
+        self.apply({'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'TrainingModel', 'metadata': {'name': name},
+                    'spec': {'deployToLayer': 'edge', 'nodeName': 'edge0', **spec}})
+        self.addCleanup(lambda: self.varda.kubectl('delete', 'trainingmodel', name, '--ignore-not-found'))
+
+    def digits(self, model, epochs=20, **more):
+        return {'modelName': model, 'initialModel': {'name': 'digits'}, 'dataset': {'name': 'digits-train'}, 'evaluation': {'dataset': {'name': 'digits-test'}},
+                'trainer': {**TRAINER, 'epochs': epochs}, 'checkpoint': {'every': '1s'}, **more}
+
+    def status(self, name):
+        return self.varda.get('trainingmodel', name).get('status', {})
+
+    def until(self, name, what, condition):
+        try:
+            return m.wait_until('%s: %s' % (name, what), lambda: condition(self.status(name)) and self.status(name))
+        except m.Failed as e:
+            raise m.Failed('%s; status %s' % (e, json.dumps(self.status(name)))) from None
+
+    def complete(self, name):
+        status = self.until(name, 'the end', lambda s: s.get('phase') in ('Complete', 'Failed'))
+        self.assertEqual(status['phase'], 'Complete', status)
+        return status
+
+    def condition(self, status, kind):
+        return next((c for c in status.get('conditions', []) if c['type'] == kind), {})
+
+    def metrics(self, model):
+        return {x['key']: float(x['value']) for x in self.varda.get('model', model)['status']['metrics']}
+
+    def work_of(self, name):
+        return list((self.work / 'data/nodes/edge0/data/workers/default').glob(name + '*'))
+
+    def trainer(self, name):
+        status = self.varda.get('pod', self.status(name)['pod'])['status']['containerStatuses'][0]
+        return int(status['containerID'].split('://')[1].split('-')[0])
+
+    def test_built_in_trainer_makes_a_better_version(self):
+        self.train('better', self.digits('digits-better', output={'version': '5'}))
+        status = self.complete('better')
+        self.assertGreaterEqual(self.metrics('digits-better')['accuracy'], 0.95)
+        model = self.varda.get('model', 'digits-better')['spec']
+        self.assertEqual((model['version'], model['sourceJob'], model['parents']), ('5', 'TrainingModel/better', ['digits']))
+        self.assertEqual((model['sha256'], model['modelUrl']), (status['produced']['sha256'], status['produced']['url']))
+        self.assertEqual(status['progress']['epoch'], 20)
+        self.assertTrue(status['history'])
+        self.varda.kubectl('delete', 'trainingmodel', 'better')
+        m.wait_until('the files of the run are gone', lambda: not self.work_of('better'))
+
+    def test_users_program_trains_and_its_model_has_metrics(self):
+        self.train('points', {'modelName': 'points', 'dataset': {'name': 'points'}, 'image': 'centroid:1', 'output': {'version': '1'}})
+        status = self.complete('points')
+        self.assertGreater(self.metrics('points')['accuracy'], 0.9)
+        model = json.loads(urllib.request.urlopen(status['produced']['url'], timeout=m.seconds(60)).read())
+        self.assertEqual(sorted(model), ['blue', 'red'])
+
+    def test_killed_and_suspended_run_gives_the_bytes_of_an_undisturbed_one(self):
+        self.train('calm', self.digits('digits-calm', epochs=150))
+        calm = self.complete('calm')
+        self.train('restless', self.digits('digits-restless', epochs=150))
+        self.until('restless', 'progress', lambda s: s.get('progress', {}).get('epoch', 0) >= 2)
+        os.kill(self.trainer('restless'), signal.SIGKILL)
+        self.until('restless', 'the second attempt', lambda s: s.get('attempts', 0) >= 2 and s.get('phase') == 'Training')
+        self.varda.kubectl('patch', 'trainingmodel', 'restless', '--type=merge', '-p', '{"spec":{"suspend":true}}')
+        status = self.until('restless', 'Suspended or its end', lambda s: s.get('phase') in ('Suspended', 'Complete'))
+        if status['phase'] == 'Suspended':
+            m.wait_until('no pod', lambda: not [p for p in self.varda.pods() if p['metadata']['name'].startswith('restless')])
+            self.assertTrue(self.work_of('restless'))
+            self.varda.kubectl('patch', 'trainingmodel', 'restless', '--type=merge', '-p', '{"spec":{"suspend":false}}')
+        self.assertEqual(self.complete('restless')['produced']['sha256'], calm['produced']['sha256'])
+
+    def test_ended_run_is_not_repeated_when_its_model_or_base_changes(self):
+        self.train('once', self.digits('digits-once', epochs=1))
+        status = self.complete('once')
+        self.varda.kubectl('delete', 'model', 'digits-once')
+        self.varda.kubectl('annotate', 'trainingmodel', 'once', 'touched=1')
+        pods = [p['metadata']['uid'] for p in self.varda.pods() if p['metadata']['name'].startswith('once')]
+        self.assertEqual(self.status('once')['completionTime'], status['completionTime'])
+        self.assertEqual(pods, [p['metadata']['uid'] for p in self.varda.pods() if p['metadata']['name'].startswith('once')])
+
+    def test_run_deleted_while_it_trains_leaves_nothing(self):
+        self.train('short', self.digits('digits-short', epochs=100000))
+        self.until('short', 'progress', lambda s: s.get('progress', {}).get('epoch', 0) >= 1)
+        pid = self.trainer('short')
+        self.varda.kubectl('delete', 'trainingmodel', 'short')
+        m.wait_until('the trainer ended', lambda: not os.path.exists('/proc/%d' % pid))
+        m.wait_until('the files of the run are gone', lambda: not self.work_of('short'))
+        self.assertNotEqual(self.varda.kubectl('get', 'model', 'digits-short', check=False).returncode, 0)
+
+    def test_missing_dataset_and_wrong_settings_have_a_reason(self):
+        self.train('nowhere', {**self.digits('x'), 'dataset': {'name': 'absent'}})
+        status = self.until('nowhere', 'a reason', lambda s: 'absent' in json.dumps(s.get('conditions', [])))
+        self.assertEqual(status['phase'], 'Pending')
+        self.train('table', {**self.digits('x'), 'dataset': {'name': 'points'}, 'evaluation': {'holdOut': 0.2}})
+        status = self.until('table', 'the end', lambda s: s.get('phase') in ('Complete', 'Failed'))
+        failed = self.condition(status, 'Failed')
+        self.assertEqual((status['phase'], failed['status']), ('Failed', 'True'))
+        self.assertIn('points.csv', failed['message'])
+        refused = self.varda.kubectl('apply', '-f', '-', check=False, input=json.dumps(
+            {'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'TrainingModel', 'metadata': {'name': 'both'},
+             'spec': {**self.digits('x'), 'deployToLayer': 'edge', 'nodeName': 'edge0', 'image': 'centroid:1'}}))
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn('image', refused.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main()
