@@ -7,8 +7,8 @@
 
 #include "base/text.h"
 #include "codec/image.h"
+#include "transform/image_input.h"
 #include "transform/internal/boxes.h"
-#include "transform/internal/image_input.h"
 #include "transform/internal/scores.h"
 
 namespace varda::transform {
@@ -69,7 +69,7 @@ struct Pipeline::Compiled {
   Declaration declaration;
   std::vector<std::string> labels;
   std::vector<Spec> model_outputs;
-  std::optional<internal::ImageInput> image;
+  std::optional<ImageInput> image;
   std::vector<Spec> inputs;
   std::vector<Output> all;  // in the order of available()
   std::vector<Spec> outputs;
@@ -454,7 +454,7 @@ Result<Pipeline> Pipeline::compile(const Declaration& declaration, std::vector<S
   made->model_outputs = std::move(outputs);
   made->inputs = std::move(inputs);
   if (declaration.image) {
-    TRY(made->image, internal::ImageInput::bind(*declaration.image, made->inputs, limits));
+    TRY(made->image, ImageInput::bind(*declaration.image, made->inputs, limits));
     for (Spec& input : made->inputs) {
       if (input.name == made->image->target().name) {
         input = {std::string(kImageInput), DType::kBytes, made->image->files()};
@@ -601,7 +601,7 @@ Result<std::vector<Named>> Pipeline::after(const Prepared& prepared, const std::
 Result<std::vector<Named>> Pipeline::sample() const {
   std::vector<Named> out;
   if (!takes_images()) return out;
-  const internal::ImageInput& image = *compiled_->image;
+  const ImageInput& image = *compiled_->image;
   codec::Image black{image.width(), image.height(), 1, {}};
   black.pixels.resize(black.width * black.height);
   TRY(std::string png, codec::encode_png(black));

@@ -1,4 +1,4 @@
-#include "transform/internal/image_input.h"
+#include "transform/image_input.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,16 +10,16 @@
 #include "tensor/half.h"
 #include "transform/internal/resize.h"
 
-namespace varda::transform::internal {
+namespace varda::transform {
 namespace {
 
 using tensor::DType;
 
-std::string quoted(const tensor::Spec& spec) {
+std::string quoted_input(const tensor::Spec& spec) {
   return "the model's input \"" + spec.name + "\" of shape " + tensor::to_string(spec.shape);
 }
 
-std::string names(std::span<const tensor::Spec> specs) {
+std::string input_names(std::span<const tensor::Spec> specs) {
   return join(specs, ", ", [](const auto& spec) { return spec.name; });
 }
 
@@ -27,19 +27,19 @@ Result<tensor::Spec> find_target(const std::string& name, std::span<const tensor
   if (name.empty()) {
     if (inputs.size() == 1) return inputs[0];
     return Error(Code::kInvalid,
-                 "preprocess.input must name the model's input for images: " + names(inputs));
+                 "preprocess.input must name the model's input for images: " + input_names(inputs));
   }
   const auto it = std::find_if(inputs.begin(), inputs.end(),
                                [&](const tensor::Spec& spec) { return spec.name == name; });
   if (it == inputs.end())
     return Error(Code::kInvalid, "preprocess.input: the model has no input \"" + name +
-                                     "\"; it has " + names(inputs));
+                                     "\"; it has " + input_names(inputs));
   return *it;
 }
 
 Error open_layout(const tensor::Spec& target) {
   return Error(Code::kInvalid, "preprocess.image.layout must be set: the shape of " +
-                                   quoted(target) + " does not define it");
+                                   quoted_input(target) + " does not define it");
 }
 
 // Derives the layout from a shape, for a number of channels.
@@ -108,7 +108,7 @@ Result<ImageInput> ImageInput::bind(const ImageStep& step, std::span<const tenso
     case DType::kUint8:
       break;
     default:
-      return Error(Code::kInvalid, "preprocess: " + quoted(out.target_) + " is " +
+      return Error(Code::kInvalid, "preprocess: " + quoted_input(out.target_) + " is " +
                                        std::string(to_string(out.target_.dtype)) +
                                        "; images become FP32, FP64, FP16 or UINT8");
   }
@@ -129,7 +129,7 @@ Status ImageInput::settle_layout(const ImageStep& step) {
   if (!flattened_ && shape.size() != layout_.size()) {
     return Error(Code::kInvalid, "preprocess.image.layout " + layout_ + " has " +
                                      std::to_string(layout_.size()) + " dimensions, " +
-                                     quoted(target_) + " has " + std::to_string(shape.size()));
+                                     quoted_input(target_) + " has " + std::to_string(shape.size()));
   }
   if (layout_.find('C') == std::string::npos && channels_ != 1) {
     return Error(Code::kInvalid, "preprocess.image.layout " + layout_ +
@@ -137,7 +137,7 @@ Status ImageInput::settle_layout(const ImageStep& step) {
   }
   files_ = {batched ? shape[0] : 1};
   if (files_[0] == 0)
-    return Error(Code::kInvalid, "preprocess: " + quoted(target_) + " takes no image");
+    return Error(Code::kInvalid, "preprocess: " + quoted_input(target_) + " takes no image");
   return {};
 }
 
@@ -149,11 +149,11 @@ Status ImageInput::settle_size(const ImageStep& step) {
     const std::int64_t own = flattened_ ? -1 : shape[layout_.find(letter)];
     if (!declared && own <= 0) {
       return Error(Code::kInvalid, "preprocess.image.resize needs width and height: the shape of " +
-                                       quoted(target_) + " does not define them");
+                                       quoted_input(target_) + " does not define them");
     }
     if (declared && own >= 0 && own != *declared) {
       return Error(Code::kInvalid, "preprocess.image.resize." + std::string(setting) + " is " +
-                                       std::to_string(*declared) + ", but " + quoted(target_) +
+                                       std::to_string(*declared) + ", but " + quoted_input(target_) +
                                        " takes " + std::to_string(own) + " (layout " + layout_ +
                                        ")");
     }
@@ -165,7 +165,7 @@ Status ImageInput::settle_size(const ImageStep& step) {
   if (const std::size_t c = layout_.find('C');
       !flattened_ && c != std::string::npos && shape[c] != -1 && shape[c] != count) {
     return Error(Code::kInvalid, "preprocess.image.channels " + std::string(to_string(order_)) +
-                                     " are " + std::to_string(count) + ", but " + quoted(target_) +
+                                     " are " + std::to_string(count) + ", but " + quoted_input(target_) +
                                      " takes " + std::to_string(shape[c]) + " (layout " + layout_ +
                                      ")");
   }
@@ -183,7 +183,7 @@ Status ImageInput::settle_size(const ImageStep& step) {
       batch > limits_.pixels_max / (width_ * height_)) {
     return Error(Code::kInvalid,
                  "preprocess: " + std::to_string(batch) + " images of " +
-                     size_text(width_, height_) + " pixels for " + quoted(target_) +
+                     size_text(width_, height_) + " pixels for " + quoted_input(target_) +
                      " are more than a request may have: " + std::to_string(limits_.images_max) +
                      " images, " + std::to_string(limits_.pixels_max) + " pixels, " +
                      std::to_string(limits_.tensor_bytes_max) + " bytes");
@@ -193,7 +193,7 @@ Status ImageInput::settle_size(const ImageStep& step) {
     return Error(Code::kInvalid, "preprocess.image.resize: " + size_text(width_, height_) +
                                      " pixels in " + std::to_string(channels_) + " channels are " +
                                      std::to_string(width_ * height_ * channels_) +
-                                     " values, but " + quoted(target_) + " takes " +
+                                     " values, but " + quoted_input(target_) + " takes " +
                                      std::to_string(shape[1]));
   }
   return {};
@@ -202,7 +202,7 @@ Status ImageInput::settle_size(const ImageStep& step) {
 Status ImageInput::settle_numbers(const ImageStep& step) {
   if (target_.dtype == DType::kUint8 &&
       (step.scale != 1 || !step.mean.empty() || !step.std.empty())) {
-    return Error(Code::kInvalid, "preprocess.image: " + quoted(target_) +
+    return Error(Code::kInvalid, "preprocess.image: " + quoted_input(target_) +
                                      " is UINT8: it takes no scale, mean or std");
   }
   const auto of_channel = [](const std::vector<double>& list, std::size_t channel,
@@ -254,8 +254,9 @@ Status ImageInput::check(std::span<const std::string_view> files,
 }
 
 void ImageInput::place(const std::vector<float>& pixels, tensor::Tensor& out,
-                       std::size_t base) const {
+                       std::size_t index) const {
   const std::size_t area = width_ * height_;
+  const std::size_t base = index * area * channels_;
   const std::size_t c_at = layout_.find('C');
   const bool planes = c_at != std::string::npos && c_at < layout_.find('H');
   const std::size_t channel_step = planes ? area : 1;
@@ -286,6 +287,24 @@ void ImageInput::place(const std::vector<float>& pixels, tensor::Tensor& out,
   }
 }
 
+std::vector<float> ImageInput::pixels(codec::Image image) const {
+  convert(image, channels_);
+  return internal::resize(image, width_, height_, filter_);
+}
+
+Result<tensor::Tensor> ImageInput::allocate(std::size_t count) const {
+  const auto size = [](std::size_t n) { return static_cast<std::int64_t>(n); };
+  tensor::Shape shape;
+  for (const char letter : layout_) {
+    shape.push_back(letter == 'N'   ? size(count)
+                    : letter == 'C' ? size(channels_)
+                    : letter == 'H' ? size(height_)
+                                    : size(width_));
+  }
+  if (flattened_) shape = {size(count), size(width_ * height_ * channels_)};
+  return tensor::Tensor::allocate(target_.dtype, std::move(shape));
+}
+
 Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> inputs,
                                         std::vector<ImageSize>& sizes) const {
   std::vector<std::string_view> files(inputs.begin(), inputs.end());
@@ -302,17 +321,7 @@ Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> inputs
     files[i] = decoded.emplace_back(std::move(bytes).value());
   }
   TRY_VOID(check(files, sizes));
-  const auto size = [](std::size_t n) { return static_cast<std::int64_t>(n); };
-  tensor::Shape shape;
-  for (const char letter : layout_) {
-    shape.push_back(letter == 'N'   ? size(files.size())
-                    : letter == 'C' ? size(channels_)
-                    : letter == 'H' ? size(height_)
-                                    : size(width_));
-  }
-  const std::size_t image_values = width_ * height_ * channels_;
-  if (flattened_) shape = {size(files.size()), size(image_values)};
-  TRY(tensor::Tensor out, tensor::Tensor::allocate(target_.dtype, std::move(shape)));
+  TRY(tensor::Tensor out, allocate(files.size()));
   for (std::size_t i = 0; i < files.size(); ++i) {
     auto image = codec::decode_image(files[i], limits_.pixels_max);
     if (!image.ok()) {
@@ -320,10 +329,9 @@ Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> inputs
       Error why = std::move(image).error().context("image " + std::to_string(i));
       return why.code() == Code::kUnsupported ? Error(Code::kInvalid, why.message()) : why;
     }
-    convert(*image, channels_);
-    place(resize(*image, width_, height_, filter_), out, i * image_values);
+    place(pixels(std::move(*image)), out, i);
   }
   return out;
 }
 
-}  // namespace varda::transform::internal
+}  // namespace varda::transform

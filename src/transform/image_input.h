@@ -1,4 +1,11 @@
 // The step before the run: turns image files into the model's input.
+//
+// make() does all at once, for requests. Training does the same in parts, with changes of the
+// pixels in between:
+//
+//   TRY(tensor::Tensor out, input.allocate(images.size()));
+//   for (std::size_t i = 0; i < images.size(); ++i)
+//     input.place(input.pixels(std::move(images[i])), out, i);
 #pragma once
 
 #include <array>
@@ -8,10 +15,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codec/image.h"
 #include "tensor/tensor.h"
 #include "transform/pipeline.h"
 
-namespace varda::transform::internal {
+namespace varda::transform {
 
 /// Immutable.
 class ImageInput {
@@ -27,23 +35,31 @@ class ImageInput {
   std::size_t width() const { return width_; }
   std::size_t height() const { return height_; }
   std::size_t channels() const { return channels_; }
+  /// "NCHW": the meaning of each dimension.
+  const std::string& layout() const { return layout_; }
 
   /// `inputs` are files, or their base64. Adds one entry per image to `sizes`. kInvalid: as for
   /// Pipeline::before().
   Result<tensor::Tensor> make(std::span<const std::string_view> inputs,
                               std::vector<ImageSize>& sizes) const;
 
+  /// One image in the model's size and channels, before scale, mean and std: rows of pixels with
+  /// interleaved channels (grey, or red, green, blue), values 0 to 255.
+  std::vector<float> pixels(codec::Image image) const;
+  /// The tensor for `count` images, filled with zeros.
+  Result<tensor::Tensor> allocate(std::size_t count) const;
+  /// Applies scale, mean and std to the result of pixels(), and writes image `index` of the tensor.
+  void place(const std::vector<float>& pixels, tensor::Tensor& out, std::size_t index) const;
+
  private:
   Status settle_layout(const ImageStep& step);
   Status settle_size(const ImageStep& step);
   Status settle_numbers(const ImageStep& step);
   Status check(std::span<const std::string_view> files, std::vector<ImageSize>& sizes) const;
-  // Copies one image's values to their places in the tensor, which start at element `base`.
-  void place(const std::vector<float>& pixels, tensor::Tensor& out, std::size_t base) const;
 
   tensor::Spec target_;
   tensor::Shape files_;
-  std::string layout_;      // "NCHW": the meaning of each dimension
+  std::string layout_;
   bool flattened_ = false;  // all dimensions except N are one in the model
   Channels order_ = Channels::kRgb;
   Filter filter_ = Filter::kBilinear;
@@ -55,4 +71,4 @@ class ImageInput {
   Limits limits_;
 };
 
-}  // namespace varda::transform::internal
+}  // namespace varda::transform
