@@ -1,37 +1,12 @@
 #include "dataset/internal/delimited.h"
 
-#include <algorithm>
-#include <charconv>
-#include <set>
 #include <vector>
 
-#include "base/text.h"
 #include "codec/digest.h"
+#include "dataset/header.h"
 
 namespace varda::dataset {
 namespace {
-
-constexpr std::size_t kFirstRecordBytesMax = 64 << 10;
-constexpr std::size_t kNameBytesMax = 64;
-
-bool is_number(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return !text.empty() && end == text.data() + text.size() && error != std::errc::invalid_argument;
-}
-
-bool is_name(std::string_view field) {
-  if (field.find_first_not_of(" \t") == std::string_view::npos || field.size() > kNameBytesMax)
-    return false;
-  const bool odd = std::any_of(field.begin(), field.end(),
-                               [](char c) { return (c >= 0 && c < ' ') || c == '/' || c == '\\'; });
-  if (odd || is_number(field)) return false;
-  const std::string text = lower(field);
-  return text != "true" && text != "false" && text != "null" && text != "nan";
-}
 
 /// Splits a record without defects into fields.
 std::vector<std::string> fields_of(std::string_view record, const Dialect& dialect) {
@@ -57,12 +32,8 @@ std::vector<std::string> fields_of(std::string_view record, const Dialect& diale
 }  // namespace
 
 bool DelimitedScanner::names_columns() const {
-  if (defect_ != Defect::kNone || first_.size() > kFirstRecordBytesMax) return false;
-  std::set<std::string> seen;
-  for (const std::string& field : fields_of(first_, dialect_)) {
-    if (!is_name(field) || !seen.insert(field).second) return false;
-  }
-  return true;
+  if (defect_ != Defect::kNone || first_.size() > kHeaderBytesMax) return false;
+  return dataset::names_columns(fields_of(first_, dialect_));
 }
 
 std::string DelimitedScanner::why_malformed(std::uint64_t length) const {
@@ -94,7 +65,7 @@ void DelimitedScanner::end_odd_record(std::uint64_t length) {
 }
 
 void DelimitedScanner::step(char c, std::uint64_t at) {
-  if (!has_header_ && first_.size() <= kFirstRecordBytesMax) first_ += c;
+  if (!has_header_ && first_.size() <= kHeaderBytesMax) first_ += c;
   const bool after_cr = std::exchange(last_cr_, c == '\r');
   const auto defect = [&](Defect what) {
     if (defect_ == Defect::kNone) defect_ = what;
@@ -152,7 +123,7 @@ void DelimitedScanner::scan(std::string_view bytes) {
     record_at_ = at;
   }
   // The first record is kept until the header decision.
-  while (!has_header_ && first_.size() <= kFirstRecordBytesMax && !bytes.empty()) {
+  while (!has_header_ && first_.size() <= kHeaderBytesMax && !bytes.empty()) {
     step(bytes.front(), at++);
     bytes.remove_prefix(1);
   }
@@ -207,7 +178,7 @@ Status DelimitedScanner::restore_own(const Json& saved) {
   expected_ = in.number("expected");
   const std::uint64_t header = in.number("header", 2);
   if (header < 2) has_header_ = header == 1;
-  first_ = in.bytes("first", kFirstRecordBytesMax + 1);
+  first_ = in.bytes("first", kHeaderBytesMax + 1);
   return in.status();
 }
 
