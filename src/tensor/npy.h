@@ -1,0 +1,28 @@
+// The header of NumPy's file format .npy.
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "base/result.h"
+#include "tensor/dtype.h"
+
+namespace varda::tensor {
+
+struct NpyHeader {
+  DType dtype = DType::kFp32;
+  Shape shape;
+  std::size_t data_at = 0;     // offset of the values: little-endian, row-major
+  std::size_t data_bytes = 0;  // by type and shape; the file may be shorter
+};
+
+/// Headers that numpy.save() writes are shorter.
+inline constexpr std::size_t kNpyHeaderBytesMax = 64 << 10;
+
+/// Reads the beginning of a file written by numpy.save() (format versions 1 to 3). kInvalid:
+/// another format, or torn. kUnsupported: big-endian numbers, Fortran order, and element types that
+/// tensors lack (strings, dates, objects, complex numbers).
+Result<NpyHeader> parse_npy_header(std::string_view bytes);
+
+}  // namespace varda::tensor
