@@ -1,0 +1,108 @@
+#include "samples/internal/pictures.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "codec/text.h"
+
+namespace varda::samples::internal {
+namespace {
+
+constexpr std::array<std::string_view, 3> kDecodable = {".jpg", ".jpeg", ".png"};
+// Room dataset counts these too (imagefolder).
+constexpr std::array<std::string_view, 8> kOtherImages = {".bmp",  ".gif", ".webp", ".tif",
+                                                          ".tiff", ".ppm", ".pgm",  ".pbm"};
+
+Result<std::string> image_bytes(os::ReadableTree& tree, const os::Path& path) {
+  TRY(const auto file, tree.open(path));
+  return read_whole(*file, kImageBytesMax);
+}
+
+Result<codec::Image> decode(std::string_view bytes) {
+  auto image = codec::decode_image(bytes);
+  // The message says what to change, so a later attempt fails again.
+  if (!image.ok() && image.error().code() == Code::kUnsupported)
+    return Error(Code::kInvalid, image.error().message());
+  return image;
+}
+
+}  // namespace
+
+bool is_decodable(std::string_view name) {
+  return std::any_of(kDecodable.begin(), kDecodable.end(),
+                     [&](std::string_view end) { return has_extension(name, end); });
+}
+
+bool is_image_name(std::string_view name) {
+  return is_decodable(name) ||
+         std::any_of(kOtherImages.begin(), kOtherImages.end(),
+                     [&](std::string_view end) { return has_extension(name, end); });
+}
+
+Status check_decodable(std::string_view path) {
+  if (is_decodable(path) || !is_image_name(path)) return {};
+  return Error(Code::kInvalid,
+               std::string(path) + " is neither JPEG nor PNG; convert the image, or remove it");
+}
+
+Result<codec::Image> cropped(const codec::Image& image, const Box& box) {
+  // The written bounds may be fractions, or lie a little outside.
+  const auto range = [](float from, float to,
+                        std::size_t size) -> std::optional<std::pair<std::size_t, std::size_t>> {
+    const auto most = static_cast<float>(size);
+    if (!(from < to) || !(from < most) || !(to > 0)) return std::nullopt;
+    const auto begin = static_cast<std::size_t>(std::max(std::floor(from), 0.0f));
+    const auto end = static_cast<std::size_t>(std::min(std::ceil(to), most));
+    return std::pair(std::min(begin, size - 1),
+                     std::clamp(end, std::min(begin, size - 1) + 1, size));
+  };
+  const auto across = range(box.left, box.right, image.width);
+  const auto down = range(box.top, box.bottom, image.height);
+  if (!across || !down)
+    return Error(Code::kInvalid, "the box lies outside the image of " +
+                                     std::to_string(image.width) + "x" +
+                                     std::to_string(image.height) + " pixels; correct the box");
+  codec::Image out{across->second - across->first, down->second - down->first, image.channels, {}};
+  out.pixels.reserve(out.width * out.height * out.channels);
+  for (std::size_t y = down->first; y < down->second; ++y) {
+    const auto row = image.pixels.begin() + static_cast<std::ptrdiff_t>(
+                                                (y * image.width + across->first) * image.channels);
+    out.pixels.insert(out.pixels.end(), row,
+                      row + static_cast<std::ptrdiff_t>(out.width * image.channels));
+  }
+  return out;
+}
+
+Result<codec::Image> Pictures::image(std::size_t index) const {
+  TRY(const std::string bytes, image_bytes(tree_, path_of(index)));
+  TRY(codec::Image image, decode(bytes));
+  if (const auto box = box_of(index)) return cropped(image, *box);
+  return image;
+}
+
+Result<std::string> Pictures::picture(std::size_t index) const {
+  if (!box_of(index)) return image_bytes(tree_, path_of(index)).context(place(index));
+  auto part = image(index);
+  if (!part.ok()) return std::move(part).error().context(place(index));
+  return codec::encode_png(*part);
+}
+
+class Pictures::Reader final : public SampleReader {
+ public:
+  explicit Reader(const Pictures& pictures) : pictures_(pictures) {}
+
+  Status read(const Place& at, Batch& out) override {
+    TRY(codec::Image image, pictures_.image(at.index));
+    pictures_.input_.write(std::move(image), at.augment, at.seed, at.index, out.input, at.row);
+    const std::string_view label = pictures_.label_of(at.index);
+    return pictures_.labels_.append({&label, 1}, out);
+  }
+
+ private:
+  const Pictures& pictures_;
+};
+
+std::unique_ptr<SampleReader> Pictures::reader() const { return std::make_unique<Reader>(*this); }
+
+}  // namespace varda::samples::internal

@@ -1,0 +1,55 @@
+// Datasets of image files: whole images, or parts of them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "samples/internal/base.h"
+#include "samples/internal/input.h"
+
+namespace varda::samples::internal {
+
+/// A part of an image, in pixels. It ends before right and bottom.
+struct Box {
+  float left = 0, top = 0, right = 0, bottom = 0;
+};
+
+/// True for jpg, jpeg and png.
+bool is_decodable(std::string_view name);
+/// True for every extension that room dataset counts as an image.
+bool is_image_name(std::string_view name);
+/// kInvalid names the file, if its name has the extension of another image format.
+Status check_decodable(std::string_view path);
+
+/// The pixels of a box, at least one, cut at the image's edges.
+Result<codec::Image> cropped(const codec::Image& image, const Box& box);
+
+/// The format gives the place of each image, and the text of its label.
+class Pictures : public Readable {
+ public:
+  Pictures(os::ReadableTree& tree, Labels labels, PictureInput input)
+      : Readable(std::move(labels)), tree_(tree), input_(std::move(input)) {}
+
+  Result<std::string> picture(std::size_t index) const override;
+
+ protected:
+  virtual os::Path path_of(std::size_t index) const = 0;
+  virtual std::optional<Box> box_of(std::size_t) const { return std::nullopt; }
+  virtual std::string_view label_of(std::size_t index) const = 0;
+
+  os::ReadableTree& tree_;
+
+ private:
+  class Reader;
+  bool has_pictures() const override { return true; }
+  Result<tensor::Tensor> allocate(std::size_t count) const override {
+    return input_.allocate(count);
+  }
+  std::unique_ptr<SampleReader> reader() const override;
+  Result<codec::Image> image(std::size_t index) const;
+
+  const PictureInput input_;
+};
+
+}  // namespace varda::samples::internal

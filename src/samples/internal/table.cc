@@ -1,0 +1,380 @@
+// csv and tsv: one table from one file, or from the files of a folder.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "codec/text.h"
+#include "dataset/header.h"
+#include "samples/internal/formats.h"
+#include "samples/internal/input.h"
+#include "samples/internal/records.h"
+
+namespace varda::samples::internal {
+namespace {
+
+constexpr std::size_t kTableReadBytes = 1 << 20;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+std::string column_text(std::string_view name) { return codec::quote(codec::clipped(name, 64)); }
+
+struct TableFile {
+  os::Path path;
+  std::string name;  // below the dataset's path
+  os::FileFacts facts;
+  std::size_t first = 0;  // number of the first row
+};
+
+Error too_long() {
+  return Error(Code::kInvalid, "a record longer than " +
+                                   std::to_string(dataset::kRecordBytesMax >> 20) +
+                                   " MiB; is a quote missing?");
+}
+
+class Table final : public Readable {
+ public:
+  Table(os::ReadableTree& tree, const TableDialect& dialect, Options options)
+      : Readable(Labels(options.task, {})),
+        tree_(tree),
+        dialect_(dialect),
+        options_(std::move(options)) {}
+
+  Status add_file(const Context& ctx, const os::Path& path, const std::string& name);
+  Status finish();
+
+  std::size_t size() const override { return offsets_.size(); }
+  std::string place(std::size_t index) const override {
+    return file_of(index).name + ", line " + std::to_string(lines_[index]);
+  }
+  std::vector<double> fill() const override { return fill_; }
+  std::vector<std::string> features() const override {
+    std::vector<std::string> out;
+    for (const std::size_t column : features_) out.push_back(column_name(column));
+    return out;
+  }
+
+ private:
+  class Reader;
+  Result<tensor::Tensor> allocate(std::size_t count) const override {
+    return input_->allocate(count);
+  }
+  std::unique_ptr<SampleReader> reader() const override;
+
+  Status add_record(const Record& record, std::uint64_t offset, std::uint64_t line,
+                    std::size_t bytes);
+  Status choose_columns();
+  Result<std::size_t> find_column(std::string_view wanted, std::string_view setting) const;
+  Status add_row(const Record& record);
+  Result<std::optional<double>> feature(const Record& record, std::size_t i) const;
+  void label_cells(const Record& record, std::vector<std::string_view>& cells) const;
+  std::string column_name(std::size_t column) const {
+    return names_.empty() ? std::to_string(column + 1) : names_[column];
+  }
+  const TableFile& file_of(std::size_t index) const {
+    const auto after = std::upper_bound(
+        files_.begin(), files_.end(), index,
+        [](std::size_t wanted, const TableFile& file) { return wanted < file.first; });
+    return *(after - 1);
+  }
+
+  os::ReadableTree& tree_;
+  const TableDialect dialect_;
+  const Options options_;
+  Fingerprint hash_;
+  std::vector<TableFile> files_;  // only those with rows, once complete
+  std::vector<std::uint64_t> offsets_;
+  std::vector<std::uint32_t> lines_;
+  std::vector<std::string> names_;  // of the header; empty: none
+  std::size_t columns_ = 0;         // 0: no record yet
+  bool first_record_ = true;        // of the present file
+  std::vector<std::size_t> features_, labels_at_;
+  std::optional<NumberInput> input_;
+  std::vector<double> sums_;
+  std::vector<std::uint64_t> present_;
+  std::vector<double> fill_;
+  std::vector<std::string_view> cells_;  // while the rows are read
+};
+
+Status Table::add_file(const Context& ctx, const os::Path& path, const std::string& name) {
+  TRY(const auto file, tree_.open(path));
+  TableFile entry{.path = path, .name = name, .facts = {}, .first = offsets_.size()};
+  TRY(entry.facts, file->facts());
+  files_.push_back(entry);
+  hash_.add_text(name);
+  hash_.add_text(std::to_string(entry.facts.size_bytes));
+  first_record_ = true;
+
+  Record record(dialect_);
+  std::string buffer;
+  std::uint64_t offset = 0, line = 1;  // of the buffer's first byte
+  std::size_t used = 0;                // bytes of the buffer
+  bool last = entry.facts.size_bytes == 0;
+  const auto failed = [&](const Error& error) {
+    return error.context(name + ", line " + std::to_string(line));
+  };
+  while (!last) {
+    TRY_VOID(ctx.check());
+    const std::size_t kept = buffer.size() - used;
+    if (kept > dataset::kRecordBytesMax) return failed(too_long());
+    buffer.erase(0, used);
+    used = 0;
+    // A long record doubles the buffer, so each byte is parsed a few times at most.
+    const std::uint64_t left = entry.facts.size_bytes - offset - kept;  // as of the start
+    const auto count =
+        static_cast<std::size_t>(std::min<std::uint64_t>(left, std::max(kTableReadBytes, kept)));
+    last = count == left;
+    buffer.resize(kept + count);
+    if (auto read = read_exactly(*file, offset + kept, std::span(buffer).subspan(kept)); !read.ok())
+      return std::move(read).error().context(name);
+    hash_.add_bytes(std::string_view(buffer).substr(kept));
+    if (offset == 0 && kept == 0 && buffer.starts_with(kByteOrderMark))
+      used = kByteOrderMark.size();
+    while (used < buffer.size()) {
+      const std::string_view rest = std::string_view(buffer).substr(used);
+      const auto length = record.parse(rest, last);
+      if (!length.ok()) return failed(length.error());
+      if (!*length) break;
+      if (**length > dataset::kRecordBytesMax) return failed(too_long());
+      if (!record.blank()) {
+        if (auto added = add_record(record, offset + used, line, **length); !added.ok())
+          return failed(added.error());
+      }
+      const std::string_view text = rest.substr(0, **length);
+      line += static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+      used += **length;
+    }
+    offset += used;
+  }
+  if (files_.back().first == offsets_.size()) files_.pop_back();
+  return {};
+}
+
+Status Table::add_record(const Record& record, std::uint64_t offset, std::uint64_t line,
+                         std::size_t bytes) {
+  if (columns_ != 0 && record.size() != columns_)
+    return Error(Code::kInvalid, std::to_string(record.size()) +
+                                     (record.size() == 1 ? " field" : " fields") +
+                                     " where the first record has " + std::to_string(columns_));
+  if (first_record_) {
+    first_record_ = false;
+    const bool was_first = columns_ == 0;
+    const bool had_names = !names_.empty();
+    std::vector<std::string> fields;
+    for (std::size_t i = 0; i < record.size(); ++i) fields.emplace_back(record[i]);
+    const bool header = options_.header == dataset::Header::kYes ||
+                        (options_.header == dataset::Header::kAuto &&
+                         bytes <= dataset::kHeaderBytesMax && dataset::names_columns(fields));
+    columns_ = record.size();
+    for (std::string& field : fields) field = trim(field);
+    if (was_first) {
+      if (header) names_ = std::move(fields);
+      TRY_VOID(choose_columns());
+    } else if (header != had_names || (header && fields != names_)) {
+      return Error(Code::kInvalid, "the columns differ from the columns of " + files_.front().name);
+    }
+    if (header) return {};
+  }
+  if (line > std::numeric_limits<std::uint32_t>::max())
+    return Error(Code::kExhausted, "a file may have 4,294,967,295 lines; split the file");
+  TRY_VOID(add_row(record));
+  offsets_.push_back(offset);
+  lines_.push_back(static_cast<std::uint32_t>(line));
+  return {};
+}
+
+Result<std::size_t> Table::find_column(std::string_view wanted, std::string_view setting) const {
+  wanted = trim(wanted);
+  const auto at = std::find(names_.begin(), names_.end(), wanted);
+  if (at != names_.end()) return static_cast<std::size_t>(at - names_.begin());
+  if (const auto number = parse_integer<std::size_t>(wanted);
+      number && *number >= 1 && *number <= columns_)
+    return *number - 1;
+  std::string has =
+      names_.empty() ? "no header, and columns 1 to " + std::to_string(columns_) : "the columns ";
+  for (std::size_t i = 0; i < std::min<std::size_t>(names_.size(), 8); ++i)
+    has += (i > 0 ? ", " : "") + column_text(names_[i]);
+  if (names_.size() > 8) has += ", …";
+  return Error(Code::kInvalid, std::string(setting) + ": there is no column " +
+                                   column_text(wanted) + "; the table has " + has);
+}
+
+Status Table::choose_columns() {
+  if (columns_ < 2)
+    return Error(Code::kInvalid,
+                 "one column, but a table needs features and a label; fields have " +
+                     std::string(dialect_.delimiter == ',' ? "commas" : "tabs") + " between them");
+  if (options_.label.empty()) {
+    labels_at_ = {columns_ - 1};
+  } else if (const auto whole = find_column(options_.label, "labelColumn"); whole.ok()) {
+    labels_at_ = {*whole};
+  } else {
+    for (const std::string_view one : split(options_.label, ',')) {
+      TRY(const std::size_t column, find_column(one, "labelColumn"));
+      labels_at_.push_back(column);
+    }
+  }
+  if (options_.task == Task::kClassification && labels_at_.size() > 1)
+    return Error(Code::kInvalid,
+                 "labelColumn names several columns, but a classification has one label; name one "
+                 "column, or set task: multilabel");
+  const auto is_label = [&](std::size_t column) {
+    return std::find(labels_at_.begin(), labels_at_.end(), column) != labels_at_.end();
+  };
+  for (const std::string& one : options_.features) {
+    TRY(const std::size_t column, find_column(one, "featureColumns"));
+    if (is_label(column))
+      return Error(Code::kInvalid, "the column " + column_text(column_name(column)) +
+                                       " is both a label and a feature; remove it from one");
+    features_.push_back(column);
+  }
+  if (features_.empty()) {
+    for (std::size_t column = 0; column < columns_; ++column) {
+      if (!is_label(column)) features_.push_back(column);
+    }
+  }
+  std::vector<std::string> label_names;
+  for (const std::size_t column : labels_at_) label_names.push_back(column_name(column));
+  labels_ = Labels(options_.task, options_.classes, std::move(label_names));
+  auto input = NumberInput::bind(options_.input, {static_cast<std::int64_t>(features_.size())});
+  if (!input.ok())
+    return Error(input.error().code(),
+                 "the table has " + std::to_string(features_.size()) +
+                     " feature columns: " + input.error().message() +
+                     "; choose the columns with featureColumns and labelColumn");
+  input_ = std::move(*input);
+  sums_.resize(features_.size());
+  present_.resize(features_.size());
+  if (!options_.fill.empty() && options_.fill.size() != features_.size())
+    return Error(Code::kInvalid, std::to_string(options_.fill.size()) +
+                                     " values for missing features do not fit " +
+                                     std::to_string(features_.size()) + " feature columns");
+  return {};
+}
+
+Result<std::optional<double>> Table::feature(const Record& record, std::size_t i) const {
+  const std::string_view cell = record[features_[i]];
+  const auto value = parse_number(cell);
+  const auto failed = [&](std::string_view why) {
+    return Error(Code::kInvalid,
+                 "column " + column_text(column_name(features_[i])) + ": " + std::string(why));
+  };
+  if (!value) {
+    if (is_missing(cell)) return value;
+    return failed(column_text(trim(cell)) +
+                  " is not a number; correct it, or leave the column out with featureColumns");
+  }
+  if (auto checked = input_->check(*value); !checked.ok()) return failed(checked.error().message());
+  return value;
+}
+
+void Table::label_cells(const Record& record, std::vector<std::string_view>& cells) const {
+  cells.clear();
+  for (const std::size_t column : labels_at_) cells.push_back(record[column]);
+}
+
+Status Table::add_row(const Record& record) {
+  for (std::size_t i = 0; i < features_.size(); ++i) {
+    TRY(const auto value, feature(record, i));
+    if (!value) continue;
+    sums_[i] += *value;
+    ++present_[i];
+  }
+  label_cells(record, cells_);
+  return labels_.add(cells_);
+}
+
+Status Table::finish() {
+  labels_.settle();
+  fingerprint_ = hash_.text();
+  fill_ = options_.fill;
+  for (const double value : fill_) TRY_VOID(input_->check(value));
+  if (!fill_.empty()) return {};
+  for (std::size_t i = 0; i < features_.size(); ++i) {
+    if (present_[i] == 0)
+      return Error(Code::kInvalid, "the column " + column_text(column_name(features_[i])) +
+                                       " has no value; leave it out with featureColumns");
+    const double mean = sums_[i] / static_cast<double>(present_[i]);
+    // A mean of integers may be no value of the type.
+    fill_.push_back(input_->check(mean).ok() ? mean : std::nearbyint(mean));
+    TRY_VOID(input_->check(fill_.back()));
+  }
+  return {};
+}
+
+class Table::Reader final : public SampleReader {
+ public:
+  explicit Reader(const Table& table) : table_(table), record_(table.dialect_) {}
+
+  Status read(const Place& place, Batch& out) override {
+    const TableFile& entry = table_.file_of(place.index);
+    if (entry_ != &entry) {
+      TRY(file_, table_.tree_.open(entry.path));
+      TRY_VOID(check_unchanged(*file_, entry.facts));
+      entry_ = &entry;
+    }
+    const std::size_t index = place.index;
+    const std::uint64_t begin = table_.offsets_[index];
+    const bool last = index + 1 == table_.size() || &table_.file_of(index + 1) != &entry;
+    const std::uint64_t end = last ? entry.facts.size_bytes : table_.offsets_[index + 1];
+    // Empty lines may follow the record, so its end is not known exactly.
+    text_.resize(static_cast<std::size_t>(
+        std::min<std::uint64_t>(end - begin, dataset::kRecordBytesMax + 2)));
+    TRY_VOID(read_exactly(*file_, begin, text_));
+    TRY_VOID(record_.parse(text_, true));
+    if (record_.size() != table_.columns_)
+      return Error(Code::kConflict, "the file changed during the training; start again");
+    values_.clear();
+    for (std::size_t i = 0; i < table_.features_.size(); ++i) {
+      TRY(const auto value, table_.feature(record_, i));
+      values_.push_back(value.value_or(table_.fill_[i]));
+    }
+    table_.input_->write(values_, out.input, place.row);
+    table_.label_cells(record_, cells_);
+    return table_.labels_.append(cells_, out);
+  }
+
+ private:
+  const Table& table_;
+  Record record_;
+  const TableFile* entry_ = nullptr;
+  std::unique_ptr<os::ReadableFile> file_;
+  std::string text_;
+  std::vector<double> values_;
+  std::vector<std::string_view> cells_;
+};
+
+std::unique_ptr<SampleReader> Table::reader() const { return std::make_unique<Reader>(*this); }
+
+Opened open_table(Source source, const TableDialect& dialect, std::string_view extension) {
+  auto table = std::make_shared<Table>(source.tree, dialect, std::move(source.options));
+  if (source.is_folder) {
+    std::vector<std::string> names;
+    TRY_VOID(visit_files(
+        source.ctx, source.tree, source.path,
+        [&](std::string_view name) { return has_extension(name, extension); },
+        [&](const Found& found) -> Status {
+          names.push_back(found.folder.empty() ? found.name : found.folder + "/" + found.name);
+          return {};
+        }));
+    for (const std::string& name : names)
+      TRY_VOID(table->add_file(source.ctx, source.path / name, name));
+  } else {
+    TRY_VOID(table->add_file(source.ctx, source.path, source.name()));
+  }
+  if (table->size() == 0)
+    return Error(Code::kInvalid, source.name() + " has no rows; training needs at least one");
+  TRY_VOID(table->finish());
+  return std::shared_ptr<const Dataset>(std::move(table));
+}
+
+}  // namespace
+
+Opened open_csv(Source source) {
+  return open_table(std::move(source), {.delimiter = ',', .quotes = true}, ".csv");
+}
+
+Opened open_tsv(Source source) {
+  return open_table(std::move(source), {.delimiter = '\t', .quotes = false}, ".tsv");
+}
+
+}  // namespace varda::samples::internal
