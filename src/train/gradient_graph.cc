@@ -1,6 +1,7 @@
 #include "train/gradient_graph.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fnmatch.h>
 #include <map>
 #include <set>
@@ -216,7 +217,7 @@ class Rewriting {
   Status add_loss() {
     const std::string& output = out_.output =
         options_.output.empty() ? graph().outputs.front().name : options_.output;
-    const tensor::Shape shape = b_.shape(output);
+    const tensor::Shape shape = out_.output_shape = b_.shape(output);
     out_.targets = b_.fresh("targets");
     out_.sample_weights = b_.fresh("sample_weights");
     if (shape.empty() || shape[0] < 1)
@@ -236,8 +237,14 @@ class Rewriting {
     double values = 1;
     for (std::size_t i = 1; i < shape.size(); ++i) values *= static_cast<double>(shape[i]);
     const std::string share = b_.emit("Mul", {weights, b_.number(1 / values)});
-    return options_.loss == Loss::kMse ? squares(output, shape, share)
-                                       : binary_cross_entropy(output, shape, share);
+    switch (options_.loss) {
+      case Loss::kMse:
+        return squares(output, shape, share);
+      case Loss::kHuber:
+        return huber(output, shape, share);
+      default:
+        return binary_cross_entropy(output, shape, share);
+    }
   }
 
   Result<std::string> cross_entropy(const std::string& output, const tensor::Shape& shape,
@@ -259,6 +266,8 @@ class Rewriting {
                      to_string(*last) + " is not over the classes of output \"" + output + "\"");
       scores = scores_of(*last, shape);
     }
+    if (is_softmax) out_.activation = Activation::kProbabilities;
+    if (is_log) out_.activation = Activation::kLogProbabilities;
     const std::string logarithms =
         is_log ? output : b_.emit("LogSoftmax", {scores}, {{"axis", std::int64_t{1}}});
     const std::string probabilities = is_softmax ? output : b_.emit("Exp", {logarithms});
@@ -274,6 +283,7 @@ class Rewriting {
                                            const std::string& share) {
     const Node* last = computed_by(output);
     const bool is_sigmoid = last != nullptr && is(*last, "Sigmoid");
+    if (is_sigmoid) out_.activation = Activation::kProbabilities;
     const std::string scores = is_sigmoid ? scores_of(*last, shape) : output;
     const std::string chances = is_sigmoid ? output : b_.emit("Sigmoid", {scores});
     const std::string error = b_.emit("Sub", {chances, out_.targets});
@@ -290,6 +300,20 @@ class Rewriting {
     const std::string weighted = b_.emit("Mul", {error, share});
     TRY_VOID(give_first(output, b_.emit("Mul", {weighted, b_.number(2)}), shape));
     return b_.emit("Mul", {error, weighted});
+  }
+
+  // With the error e and the slope s = clip(e, -delta, delta), the loss is s * (e - s / 2).
+  Result<std::string> huber(const std::string& output, const tensor::Shape& shape,
+                            const std::string& share) {
+    if (!(options_.huber_delta > 0) || !std::isfinite(options_.huber_delta))
+      return Error(Code::kInvalid, "the delta of the Huber loss must be above 0");
+    const std::string error = b_.emit("Sub", {output, out_.targets});
+    const std::string slope =
+        b_.emit("Clip", {error, b_.number(-options_.huber_delta), b_.number(options_.huber_delta)});
+    const std::string weighted = b_.emit("Mul", {slope, share});
+    TRY_VOID(give_first(output, weighted, shape));
+    const std::string rest = b_.emit("Sub", {error, b_.emit("Mul", {slope, b_.number(0.5)})});
+    return b_.emit("Mul", {rest, weighted});
   }
 
   /// Begins the way back at a tensor of the forward model; the gradient has the shape `from`.

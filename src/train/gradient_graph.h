@@ -22,11 +22,20 @@ enum class Loss {
   kCrossEntropy,  // classes; the output is scores, Softmax or LogSoftmax, shape [N,classes]
   // Yes or no for each value of a sample, and the mean over them; the output is scores or Sigmoid.
   kBinaryCrossEntropy,
-  kMse,  // mean squared error of all values of a sample
+  kMse,    // mean squared error of all values of a sample
+  kHuber,  // the mean of e^2 / 2 up to an error e of delta, and of delta * (e - delta / 2) above
+};
+
+/// The meaning of the output's values for a loss of classes.
+enum class Activation {
+  kScores,            // any number; Softmax or Sigmoid follows outside of the model
+  kProbabilities,     // the model ends with Softmax or Sigmoid, as the loss expects
+  kLogProbabilities,  // the model ends with LogSoftmax
 };
 
 struct GradientOptions {
   Loss loss = Loss::kCrossEntropy;
+  double huber_delta = 1;
   std::string output;               // of the model; "": the first
   std::vector<std::string> freeze;  // names of weights that stay, with * and ?
 };
@@ -51,6 +60,8 @@ struct GradientGraph {
   std::string targets, sample_weights;
   std::string loss;    // a scalar: the sum over samples of weight * loss
   std::string output;  // of the forward model
+  tensor::Shape output_shape;
+  Activation activation = Activation::kScores;
   std::vector<Weight> weights;
   std::vector<Statistics> statistics;
 };

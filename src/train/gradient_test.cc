@@ -445,6 +445,12 @@ std::vector<Case> normalizations() {
                  {{{4, 1}, -2, 2}, constant({1})},
                  kFp32,
                  Loss::kBinaryCrossEntropy});
+  // Errors on both sides of the delta, which is 1.
+  out.push_back({"Huber",
+                 {{.op_type = "Identity", .inputs = {"a0"}, .outputs = {"y"}}},
+                 {{{5, 4}, -3, 3}},
+                 Case::Kind::kFp64,
+                 Loss::kHuber});
   scores("CrossEntropyOfScores", {{.op_type = "Identity", .inputs = {"a0"}, .outputs = {"y"}}});
   scores("CrossEntropyOfSoftmax", {{.op_type = "Softmax", .inputs = {"a0"}, .outputs = {"y"}}});
   scores("CrossEntropyOfLogSoftmax",
