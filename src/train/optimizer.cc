@@ -35,9 +35,10 @@ Result<Optimizer> Optimizer::create(const OptimizerOptions& options,
   return out;
 }
 
-void Optimizer::begin_step(double learning_rate) {
+void Optimizer::begin_step(double learning_rate, double scale) {
   ++steps_;
   rate_ = learning_rate;
+  scale_ = scale;
 }
 
 void Optimizer::update(std::size_t index, std::span<float> weight,
@@ -45,13 +46,14 @@ void Optimizer::update(std::size_t index, std::span<float> weight,
   CHECK(weight.size() == gradient.size());
   std::vector<float>& state = state_.at(index);
   const auto rate = static_cast<float>(rate_), decay = static_cast<float>(options_.weight_decay);
+  const auto scale = static_cast<float>(scale_);  // 1 changes no bit
   const std::size_t count = weight.size();
   float* const w = weight.data();
   const float* const g = gradient.data();
   if (options_.kind == Kind::kSgd) {
     const auto momentum = static_cast<float>(options_.momentum);
     if (momentum == 0) {
-      for (std::size_t i = 0; i < count; ++i) w[i] -= rate * (g[i] + decay * w[i]);
+      for (std::size_t i = 0; i < count; ++i) w[i] -= rate * (scale * g[i] + decay * w[i]);
       return;
     }
     CHECK(state.size() == count);
@@ -60,7 +62,7 @@ void Optimizer::update(std::size_t index, std::span<float> weight,
     const float later = options_.nesterov ? momentum : 1.0f;
     float* const speed = state.data();
     for (std::size_t i = 0; i < count; ++i) {
-      const float slope = g[i] + decay * w[i];
+      const float slope = scale * g[i] + decay * w[i];
       speed[i] = momentum * speed[i] + slope;
       w[i] -= rate * (now * slope + later * speed[i]);
     }
@@ -72,15 +74,15 @@ void Optimizer::update(std::size_t index, std::span<float> weight,
   const auto steps = static_cast<double>(steps_);
   const auto beta1 = static_cast<float>(options_.beta1), beta2 = static_cast<float>(options_.beta2);
   const auto step = static_cast<float>(rate_ / (1 - std::pow(options_.beta1, steps)));
-  const auto scale = static_cast<float>(1 / std::sqrt(1 - std::pow(options_.beta2, steps)));
+  const auto correction = static_cast<float>(1 / std::sqrt(1 - std::pow(options_.beta2, steps)));
   const auto epsilon = static_cast<float>(options_.epsilon);
   const bool decoupled = options_.kind == Kind::kAdamW;
   const float added = decoupled ? 0 : decay, kept = decoupled ? 1 - rate * decay : 1;
   for (std::size_t i = 0; i < count; ++i) {
-    const float slope = g[i] + added * w[i];
+    const float slope = scale * g[i] + added * w[i];
     mean[i] = beta1 * mean[i] + (1 - beta1) * slope;
     square[i] = beta2 * square[i] + (1 - beta2) * slope * slope;
-    w[i] = kept * w[i] - step * mean[i] / (std::sqrt(square[i]) * scale + epsilon);
+    w[i] = kept * w[i] - step * mean[i] / (std::sqrt(square[i]) * correction + epsilon);
   }
 }
 
@@ -91,6 +93,27 @@ Status Optimizer::restore(std::uint64_t steps, std::vector<std::vector<float>> s
   steps_ = steps;
   state_ = std::move(state);
   return {};
+}
+
+double squared_norm(std::span<const float> values) {
+  // Several sums allow vector instructions; a compiler must not reorder a single sum.
+  constexpr std::size_t kSums = 8;
+  double sums[kSums] = {};
+  std::size_t i = 0;
+  for (; i + kSums <= values.size(); i += kSums)
+    for (std::size_t j = 0; j < kSums; ++j)
+      sums[j] += double{values[i + j]} * double{values[i + j]};
+  for (; i < values.size(); ++i) sums[0] += double{values[i]} * double{values[i]};
+  double out = 0;
+  for (const double sum : sums) out += sum;
+  return out;
+}
+
+void add_values(std::span<float> sum, std::span<const float> values) {
+  CHECK(sum.size() == values.size());
+  float* const out = sum.data();
+  const float* const in = values.data();
+  for (std::size_t i = 0; i < values.size(); ++i) out[i] += in[i];
 }
 
 }  // namespace varda::train

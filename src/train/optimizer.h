@@ -31,8 +31,9 @@ class Optimizer {
   static Result<Optimizer> create(const OptimizerOptions& options,
                                   std::span<const std::size_t> sizes);
 
-  /// Begins step 1, 2, …; then update() follows for each weight.
-  void begin_step(double learning_rate);
+  /// Begins step 1, 2, …; then update() follows for each weight. All gradients of the step are
+  /// multiplied by `scale`.
+  void begin_step(double learning_rate, double scale = 1);
   void update(std::size_t index, std::span<float> weight, std::span<const float> gradient);
 
   std::uint64_t steps() const { return steps_; }
@@ -45,9 +46,14 @@ class Optimizer {
   explicit Optimizer(const OptimizerOptions& options) : options_(options) {}
 
   OptimizerOptions options_;
-  double rate_ = 0;
+  double rate_ = 0, scale_ = 1;
   std::uint64_t steps_ = 0;
   std::vector<std::vector<float>> state_;
 };
+
+/// The sum of the squares, in a fixed order.
+double squared_norm(std::span<const float> values);
+/// sum += values
+void add_values(std::span<float> sum, std::span<const float> values);
 
 }  // namespace varda::train

@@ -51,12 +51,12 @@ class TrainerImpl final : public Trainer {
     TRY(graph_, make_gradient_graph(forward_, facts, options_.gradients));
     std::vector<std::size_t> sizes;
     for (const GradientGraph::Weight& weight : graph_.weights) {
-      TRY_VOID(add(weight.name));
+      TRY_VOID(add_weight(weight.name));
       sizes.push_back(weights_.back().tensor.size());
     }
     for (const GradientGraph::Statistics& one : graph_.statistics) {
-      TRY_VOID(add(one.mean));
-      TRY_VOID(add(one.variance));
+      TRY_VOID(add_weight(one.mean));
+      TRY_VOID(add_weight(one.variance));
     }
     TRY(optimizer_, Optimizer::create(options_.optimizer, sizes));
     // A weight without a place in the file is reported before hours of training.
@@ -67,34 +67,29 @@ class TrainerImpl final : public Trainer {
   }
 
   Result<Step> step(const Batch& batch, double learning_rate) override {
-    std::vector<Named> inputs = batch.inputs;
-    inputs.push_back({graph_.targets, batch.targets});
-    inputs.push_back({graph_.sample_weights, batch.sample_weights});
-    const auto trained = static_cast<std::ptrdiff_t>(graph_.weights.size());
-    inputs.insert(inputs.end(), weights_.begin(), weights_.begin() + trained);
-    // In the order of make_gradient_graph(): loss, output, gradients, statistics.
-    TRY(const std::vector<Named> outputs, model_->run(inputs, {}));
-    const double loss = outputs.at(0).tensor.values<float>()[0];
-    if (!std::isfinite(loss))
-      return Error(Code::kInvalid, "the loss of step " + std::to_string(steps() + 1) + " is " +
-                                       std::to_string(loss) +
-                                       "; lower the learning rate, or check the data");
-    optimizer_->begin_step(learning_rate);
-    std::size_t at = 2;
+    TRY(const std::vector<Named> outputs, run(batch));
+    if (!sums_.empty()) add_to_sums(outputs);
+    const auto gradient = [&](std::size_t i) {
+      return sums_.empty() ? outputs.at(kFirstGradient + i).tensor.values<float>()
+                           : std::span<const float>(sums_[i]);
+    };
+    TRY(const double scale, gradient_scale(gradient));
+    optimizer_->begin_step(learning_rate, scale);
     for (std::size_t i = 0; i < graph_.weights.size(); ++i)
-      optimizer_->update(i, weights_[i].tensor.mutable_values<float>(),
-                         outputs.at(at++).tensor.values<float>());
-    std::size_t stored = graph_.weights.size();
-    for (const GradientGraph::Statistics& one : graph_.statistics) {
-      const auto kept = static_cast<float>(one.momentum);
-      for (int part = 0; part < 2; ++part) {
-        const auto fresh = outputs.at(at++).tensor.values<float>();
-        const auto values = weights_[stored++].tensor.mutable_values<float>();
-        for (std::size_t i = 0; i < values.size(); ++i)
-          values[i] = kept * values[i] + (1 - kept) * fresh[i];
-      }
-    }
-    return Step{loss, outputs.at(1).tensor};
+      optimizer_->update(i, weights_[i].tensor.mutable_values<float>(), gradient(i));
+    sums_.clear();
+    update_statistics(outputs);
+    return result(outputs);
+  }
+
+  Result<Step> accumulate(const Batch& batch) override {
+    TRY(const std::vector<Named> outputs, run(batch));
+    if (sums_.empty())
+      for (std::size_t i = 0; i < graph_.weights.size(); ++i)
+        sums_.emplace_back(weights_[i].tensor.size());
+    add_to_sums(outputs);
+    update_statistics(outputs);
+    return result(outputs);
   }
 
   Result<Tensor> predict(std::span<const Named> batch) override {
@@ -115,6 +110,8 @@ class TrainerImpl final : public Trainer {
     for (const GradientGraph::Weight& weight : graph_.weights) out.push_back(weight.name);
     return out;
   }
+  const tensor::Shape& output_shape() const override { return graph_.output_shape; }
+  Activation activation() const override { return graph_.activation; }
   std::uint64_t steps() const override { return optimizer_->steps(); }
 
   Result<std::string> save() const override {
@@ -144,14 +141,69 @@ class TrainerImpl final : public Trainer {
     std::vector<std::vector<float>> state;
     for (Checkpoint::Item& item : read.state) state.push_back(std::move(item.values));
     TRY_VOID(optimizer_->restore(read.steps, std::move(state)));
+    sums_.clear();
     for (std::size_t i = 0; i < weights_.size(); ++i)
       std::ranges::copy(read.weights[i].values, weights_[i].tensor.mutable_values<float>().begin());
     return {};
   }
 
  private:
+  // The outputs are in the order of make_gradient_graph(): loss, output, gradients, statistics.
+  static constexpr std::size_t kFirstGradient = 2;
+
+  /// kInvalid: the batch does not fit, or the loss is not finite.
+  Result<std::vector<Named>> run(const Batch& batch) {
+    std::vector<Named> inputs = batch.inputs;
+    inputs.push_back({graph_.targets, batch.targets});
+    inputs.push_back({graph_.sample_weights, batch.sample_weights});
+    const auto trained = static_cast<std::ptrdiff_t>(graph_.weights.size());
+    inputs.insert(inputs.end(), weights_.begin(), weights_.begin() + trained);
+    TRY(std::vector<Named> outputs, model_->run(inputs, {}));
+    const double loss = outputs.at(0).tensor.values<float>()[0];
+    if (!std::isfinite(loss))
+      return Error(Code::kInvalid,
+                   "the loss is " + std::string(std::isnan(loss) ? "not a number" : "infinite") +
+                       "; lower the learning rate, clip the gradients, or check the data");
+    return outputs;
+  }
+
+  static Step result(const std::vector<Named>& outputs) {
+    return {outputs.at(0).tensor.values<float>()[0], outputs.at(1).tensor};
+  }
+
+  void add_to_sums(const std::vector<Named>& outputs) {
+    for (std::size_t i = 0; i < sums_.size(); ++i)
+      add_values(sums_[i], outputs.at(kFirstGradient + i).tensor.values<float>());
+  }
+
+  /// The factor that limits the norm of all gradients. kInvalid: the norm is not finite.
+  template <typename Gradient>
+  Result<double> gradient_scale(const Gradient& gradient) {
+    if (options_.clip_norm <= 0) return 1.0;
+    double squares = 0;
+    for (std::size_t i = 0; i < graph_.weights.size(); ++i) squares += squared_norm(gradient(i));
+    const double norm = std::sqrt(squares);
+    if (!std::isfinite(norm))
+      return Error(Code::kInvalid,
+                   "the gradients are not finite; lower the learning rate, or check the data");
+    return norm > options_.clip_norm ? options_.clip_norm / norm : 1.0;
+  }
+
+  void update_statistics(const std::vector<Named>& outputs) {
+    std::size_t at = kFirstGradient + graph_.weights.size(), stored = graph_.weights.size();
+    for (const GradientGraph::Statistics& one : graph_.statistics) {
+      const auto kept = static_cast<float>(one.momentum);
+      for (int part = 0; part < 2; ++part) {
+        const auto fresh = outputs.at(at++).tensor.values<float>();
+        const auto values = weights_[stored++].tensor.mutable_values<float>();
+        for (std::size_t i = 0; i < values.size(); ++i)
+          values[i] = kept * values[i] + (1 - kept) * fresh[i];
+      }
+    }
+  }
+
   /// Adds a writable copy of an initializer.
-  Status add(const std::string& name) {
+  Status add_weight(const std::string& name) {
     const onnx::Tensor* initializer = forward_.graph.initializer(name);
     if (initializer == nullptr)
       return Error(Code::kUnsupported, "\"" + name + "\" is no initializer of the model");
@@ -178,6 +230,7 @@ class TrainerImpl final : public Trainer {
   std::unique_ptr<infer::Model> model_, predictor_;
   std::vector<Named> weights_;  // then mean and variance of each BatchNormalization
   std::optional<Optimizer> optimizer_;
+  std::vector<std::vector<float>> sums_;  // gradients of accumulate(); empty: none
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace varda::train {
 struct Batch {
   std::vector<tensor::Named> inputs;  // those of the model
   tensor::Tensor targets;             // of the output's shape; for classes one_hot()
-  tensor::Tensor sample_weights;      // [N], sum 1; 0 for samples that only fill the batch
+  tensor::Tensor sample_weights;      // [N], usual sum 1; 0 for samples that only fill the batch
 };
 
 /// A row for each label: 1 at the label and 0 elsewhere; with smoothing s, 1 - s + s/classes and
@@ -33,7 +33,7 @@ Result<tensor::Tensor> one_hot(std::span<const std::int64_t> labels, std::int64_
 tensor::Tensor equal_weights(std::size_t samples);
 
 struct Step {
-  double loss = 0;        // the mean over the batch, before the update
+  double loss = 0;        // the weighted sum over the batch, before the update
   tensor::Tensor output;  // of the model, before the update; in the engine's memory
 };
 
@@ -43,6 +43,7 @@ class Trainer {
   struct Options {
     GradientOptions gradients;
     OptimizerOptions optimizer;
+    double clip_norm = 0;  // the largest norm of all gradients together; 0: no limit
     unsigned threads = 1;  // of the engine, for each run
   };
   /// `file` is an ONNX model. All batches have the sizes of `example`. `engine` outlives the
@@ -56,10 +57,16 @@ class Trainer {
   /// Runs the batch and updates the weights. kInvalid: the batch does not fit, or the loss is not
   /// finite; the weights are unchanged then.
   virtual Result<Step> step(const Batch& batch, double learning_rate) = 0;
+  /// Runs the batch; the next step() also uses the gradients. The sample weights of all batches of
+  /// one update then have the sum 1. A checkpoint does not hold such gradients.
+  virtual Result<Step> accumulate(const Batch& batch) = 0;
   /// The output for a batch of the same sizes, with the present weights and as in serving:
   /// BatchNormalization uses the stored statistics.
   virtual Result<tensor::Tensor> predict(std::span<const tensor::Named> inputs) = 0;
 
+  /// The shape for one batch, and the meaning of the values.
+  virtual const tensor::Shape& output_shape() const = 0;
+  virtual Activation activation() const = 0;
   /// The names of the trained weights.
   virtual std::vector<std::string> weights() const = 0;
   virtual std::uint64_t steps() const = 0;

@@ -400,8 +400,72 @@ TEST(Trainer, LossThatIsNotFiniteChangesNothing) {
   batch.inputs[0].tensor.mutable_values<float>()[0] = std::nanf("");
   const auto step = trainer->step(batch, 0.1);
   ASSERT_FALSE(step.ok());
-  EXPECT_THAT(step.error().message(), HasSubstr("the loss of step 1 is nan"));
+  EXPECT_THAT(step.error().message(), HasSubstr("the loss is not a number; lower"));
   EXPECT_EQ(trainer->checkpoint(), before);
+}
+
+/// The same batch with other weights of the samples `begin` to `end` - 1, and 0 elsewhere.
+Batch weighted(Batch batch, std::size_t begin, std::size_t end, float weight) {
+  batch.sample_weights = Tensor::allocate(DType::kFp32, {kBatch}).value();
+  const auto values = batch.sample_weights.mutable_values<float>();
+  for (std::size_t i = begin; i < end; ++i) values[i] = weight;
+  return batch;
+}
+
+double norm_of_difference(const std::string& a, const std::string& b) {
+  const auto first = onnx::parse(a).value(), second = onnx::parse(b).value();
+  double squares = 0;
+  for (const onnx::Tensor& tensor : first.graph.initializers) {
+    const auto left = tensor.value().value();
+    const auto right = second.graph.initializer(tensor.name)->value().value();
+    if (left.dtype() != DType::kFp32) continue;
+    for (std::size_t i = 0; i < left.size(); ++i)
+      squares += std::pow(left.values<float>()[i] - right.values<float>()[i], 2);
+  }
+  return std::sqrt(squares);
+}
+
+TEST(Trainer, AccumulatedBatchesGiveTheUpdateOfOneBatch) {
+  const std::string file = untrained();
+  const auto whole = open(file, {.optimizer = kSgd}), parts = open(file, {.optimizer = kSgd});
+  const auto order = epoch_order(digits().labels.size(), 1, 0);
+  const Batch batch = batch_of(std::span(order).first(kBatch));
+  const double loss = whole->step(batch, 0.1)->loss;
+  const float each = 1.0f / kBatch;
+  const std::string before = parts->save().value();
+  const auto first = parts->accumulate(weighted(batch, 0, 20, each));
+  EXPECT_EQ(parts->save().value(), before) << "weights change with the update only";
+  EXPECT_EQ(parts->steps(), 0u);
+  const auto second = parts->step(weighted(batch, 20, kBatch, each), 0.1);
+  EXPECT_EQ(parts->steps(), 1u);
+  EXPECT_NEAR(first->loss + second->loss, loss, 1e-5);
+  EXPECT_GT(norm_of_difference(before, parts->save().value()), 1e-2);
+  EXPECT_LT(norm_of_difference(whole->save().value(), parts->save().value()), 1e-5);
+  // The sums of an update have no part in the next one.
+  EXPECT_TRUE(whole->step(batch, 0.1).ok());
+  EXPECT_TRUE(parts->step(batch, 0.1).ok());
+  EXPECT_LT(norm_of_difference(whole->save().value(), parts->save().value()), 1e-5);
+}
+
+TEST(Trainer, ClippedGradientsHaveTheLimitAsTheirNorm) {
+  const std::string file = untrained();
+  const auto order = epoch_order(digits().labels.size(), 1, 0);
+  const Batch batch = batch_of(std::span(order).first(kBatch));
+  const auto moved = [&](double clip_norm) {
+    const auto trainer = open(file, {.clip_norm = clip_norm});
+    EXPECT_TRUE(trainer->step(batch, 1).ok());
+    return norm_of_difference(file, trainer->save().value());
+  };
+  const double free = moved(0);
+  EXPECT_GT(free, 0.5);
+  EXPECT_NEAR(moved(0.25), 0.25, 1e-4);
+  EXPECT_EQ(moved(free + 1), free);
+}
+
+TEST(Trainer, OutputIsDescribed) {
+  const auto trainer = open(untrained(), {});
+  EXPECT_EQ(trainer->output_shape(), (Shape{kBatch, 10}));
+  EXPECT_EQ(trainer->activation(), Activation::kProbabilities);
 }
 
 TEST(OneHot, LabelOutOfRangeNamesTheSample) {
