@@ -3,6 +3,7 @@
 #include <map>
 
 #include "api/ai/inference_model.h"
+#include "api/ai/training_model.h"
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
@@ -44,6 +45,7 @@ Json root_schema(const Schema& schema) {
 
 const std::vector<const Kind*>& kinds() {
   static const std::vector<const Kind*> all{&InferenceModel::kind(),
+                                            &TrainingModel::kind(),
                                             &EdgeNode::kind(),
                                             &Dataset::kind(),
                                             &Model::kind(),

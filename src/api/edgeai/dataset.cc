@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/describe.h"
+#include "api/period.h"
 #include "api/rule.h"
 
 namespace varda::api {
@@ -11,7 +12,6 @@ namespace {
 
 constexpr std::string_view kNodeNamePattern = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 constexpr std::string_view kDataUrlPattern = "^(/|file:///|https?://[^/]|s3://[^/])";
-constexpr std::string_view kPeriodPattern = "^([0-9]{1,9}|([0-9]{1,6}[smhd]){1,4})$";
 
 template <Group G>
 constexpr const char* kDataUrl = G == Group::kEdgeai ? "dataUrl" : "url";
@@ -24,19 +24,7 @@ const std::vector<std::string>& known_dataset_formats() {
   return names;
 }
 
-std::int64_t DatasetSpec::recount_seconds() const {
-  if (recount_period.is_number()) return recount_period.as_integer();
-  std::int64_t total = 0, number = 0;
-  for (const char c : recount_period.as_string().substr(0, 64)) {
-    if (c >= '0' && c <= '9') {
-      number = std::min<std::int64_t>(number, 999'999'999) * 10 + (c - '0');
-      continue;
-    }
-    total += number * (c == 'd' ? 86400 : c == 'h' ? 3600 : c == 'm' ? 60 : 1);
-    number = 0;
-  }
-  return total + number;  // without a unit: seconds
-}
+std::int64_t DatasetSpec::recount_seconds() const { return period_seconds(recount_period); }
 
 template <Group G>
 void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
@@ -73,9 +61,9 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
                          "appended bytes. Seconds, or a "
                          "time such as 90m, 12h or 1d12h. Default: the agent's period.")
       .int_or_string()
-      .range(0, 999'999'999)
+      .range(0, kPeriodSecondsMax)
       .pattern(kPeriodPattern)
-      .length(0, 32);
+      .length(0, kPeriodLengthMax);
   t.template field<std::optional<Replication>>(
       "replication", &S::replication,
       "Extension: nodes that get a copy of the data. Default: no copies.");
