@@ -163,14 +163,15 @@ class ControlPlaneImpl final : public ControlPlane {
 
     manager_ = std::make_unique<runtime::Manager>(
         *client_, runtime::Manager::Options{.component = "varda", .metrics = &registry_});
+    if (!options_.registry.empty()) TRY_VOID(start_registry());
     hosting::Options hosting_options = options_.inference_models;
+    hosting_options.registry_url = registry_url();
     hosting_options.node_port_host = options_.node_port_host;
     certificates_ = hosting::CertificateIssuer::create(*client_, {});
     hosting_options.certificates = certificates_.get();
     controllers_ = controllers::add_all(*manager_, hosting_options);
     cluster_ = cluster::add_all(*manager_, *client_, sessions_,
                                 {.node_port_host = options_.node_port_host});
-    if (!options_.registry.empty()) TRY_VOID(start_registry());
     TRY_VOID(listen());
     TRY_VOID(write_kubeconfigs(credentials_));
     renewal_ = std::jthread([this, credentials](const std::stop_token& stop) {

@@ -17,6 +17,11 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
       ->default_str(usual.servers.at("onnx").image)
       ->group(kServerGroup);
   command
+      .add_option("--train-image", flags.train_image,
+                  "image of varda-train, for TrainingModels with a trainer")
+      ->default_str(usual.train_image)
+      ->group(kServerGroup);
+  command
       .add_option("--fetch-image", flags.fetch_image,
                   "image of varda, which fetches the models of the cloud layer")
       ->default_str(usual.fetch_image)
@@ -49,6 +54,7 @@ Result<hosting::Options> model_options(const ControllerFlags& flags,
       if (entry.image == usual) entry.image = flags.serve_image;
     options.serve_image = flags.serve_image;
   }
+  if (!flags.train_image.empty()) options.train_image = flags.train_image;
   if (!flags.fetch_image.empty()) options.fetch_image = flags.fetch_image;
   if (!flags.edge_network.empty()) options.edge_network = flags.edge_network;
   if (!flags.model_keys.empty()) {

@@ -16,6 +16,7 @@
 #include "file_digests.h"
 #include "hosting/certificate_issuer.h"
 #include "kube/config.h"
+#include "net/url.h"
 #include "os/memory.h"
 #include "runtime/manager.h"
 
@@ -29,6 +30,7 @@ struct OperatorFlags {
   std::vector<std::string> namespaces;
   ControllerFlags controllers;
   std::vector<std::string> allow_sources;
+  std::string registry;
   bool elect = true;
   std::int64_t lease_ms = 15'000, renew_ms = 10'000, retry_ms = 2'000;
 };
@@ -81,6 +83,10 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   TRY(hosting::Options hosting_options,
       model_options(flags.controllers, flags.controllers.servers));
   TRY(hosting_options.fetch_arguments, allow_source_arguments(flags.allow_sources));
+  if (!flags.registry.empty()) {
+    TRY([[maybe_unused]] const auto url, net::Url::parse(flags.registry).context("--registry"));
+    hosting_options.registry_url = flags.registry;
+  }
   hosting::CertificateIssuer::Options certificates;
   if (const std::string own = own_namespace(flags); !own.empty()) certificates.ns = own;
   const auto issuer = hosting::CertificateIssuer::create(*client, std::move(certificates));
@@ -113,6 +119,9 @@ void add_operator_command(Program program) {
       "YAML file with the server of each frameworkType, merged over the built-in table");
   add_controller_flags(*command, flags->controllers);
   add_allow_source_flag(*command, flags->allow_sources);
+  command->add_option("--registry", flags->registry,
+                      "URL of `varda registry`, where nodes find results of TrainingModels; "
+                      "default: none");
   command->add_option(
       "--namespace", flags->namespaces,
       "reconcile models and datasets of this namespace only (repeatable); default: all namespaces");

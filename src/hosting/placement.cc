@@ -31,22 +31,25 @@ std::string layer_of(const api::Node& node) {
 }
 
 Placement place(const api::InferenceModel& model, const NodeList& nodes) {
-  const api::InferenceModelSpec& spec = model.spec;
-  const std::string& current = model.status.node;
-  const auto selector = meta::LabelSelector::equals(spec.node_selector);
+  return place({model.spec.node_name, model.spec.node_selector, model.status.node}, nodes);
+}
 
-  if (!spec.node_name.empty()) {
-    const api::Node* node = find_node(nodes, spec.node_name);
+Placement place(const WantedNode& asked, const NodeList& nodes) {
+  const std::string& current = asked.current;
+  const auto selector = meta::LabelSelector::equals(asked.selector);
+
+  if (!asked.name.empty()) {
+    const api::Node* node = find_node(nodes, asked.name);
     if (node == nullptr) {
-      return {current == spec.node_name ? current : "",
-              Problem{"NodeNotFound", "node " + spec.node_name + " does not exist"}};
+      return {current == asked.name ? current : "",
+              Problem{"NodeNotFound", "node " + asked.name + " does not exist"}};
     }
     if (!selector.matches(node->metadata.labels)) {
       return {"", Problem{"NodeNameSelectorMismatch",
-                          "node " + spec.node_name + " does not match the nodeSelector " +
-                              print(spec.node_selector) + ": change one of them"}};
+                          "node " + asked.name + " does not match the nodeSelector " +
+                              print(asked.selector) + ": change one of them"}};
     }
-    return {spec.node_name, {}};
+    return {asked.name, {}};
   }
 
   std::vector<std::string> matches;
@@ -54,7 +57,7 @@ Placement place(const api::InferenceModel& model, const NodeList& nodes) {
     if (selector.matches(node->metadata.labels)) matches.push_back(node->metadata.name);
   }
   if (matches.size() == 1) return {matches.front(), {}};
-  const std::string wanted = print(spec.node_selector);
+  const std::string wanted = print(asked.selector);
   if (matches.empty()) {
     const bool vanished = !current.empty() && find_node(nodes, current) == nullptr;
     return {vanished ? current : "",

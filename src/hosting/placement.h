@@ -2,6 +2,7 @@
 // EdgeNode.spec, so that both always agree.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +30,13 @@ struct Placement {
       problem;  // NodeNotFound, NodeNameSelectorMismatch, NoNodeMatches, SeveralNodesMatch
 };
 
+/// The node that a spec asks for, and the present node.
+struct WantedNode {
+  const std::string& name;  // "": by the selector
+  const std::map<std::string, std::string>& selector;
+  const std::string& current;
+};
+Placement place(const WantedNode& wanted, const NodeList& nodes);
 /// Places a model of the edge layer. Its present node is status.node.
 Placement place(const api::InferenceModel& model, const NodeList& nodes);
 
