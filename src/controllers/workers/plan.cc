@@ -106,14 +106,14 @@ class EdgePlan {
     if (agent == nullptr || agent->status.model_root.empty())
       return no("AgentMissing",
                 "no agent has reported from node " + pod.node + " yet: start `varda agent` there");
-    if (!worker_.model)
+    if (!worker_.model && worker_.needs_model)
       return no("ModelPending", "the model of worker " + worker_.name + " is not resolved yet");
     if (auto full = no_room(*agent, pod.name)) {
       pod.problem = std::move(full);
       return slot;
     }
-    const ModelOnNode model = model_on(job_, worker_, *agent);
-    if (model.version.empty())
+    const ModelOnNode model = worker_.model ? model_on(job_, worker_, *agent) : ModelOnNode{};
+    if (worker_.model && model.version.empty())
       return no("WaitingForNode", "waiting for node " + pod.node + " to have version " +
                                       worker_.model->version + " of model " + worker_.model->name);
     if (worker_.cloud_url && worker_.cloud_url->empty())
@@ -146,7 +146,7 @@ class EdgePlan {
   // for neither.
   std::optional<hosting::Problem> no_room(const api::EdgeNode& agent,
                                           const std::string& pod) const {
-    if (worker_.model->fetched()) {
+    if (worker_.model && worker_.model->fetched()) {
       if (auto full = hosting::no_room_for_model(agent, worker_model_key(job_, worker_)))
         return full;
     }

@@ -17,6 +17,9 @@ constexpr const char* kCredentialsVolume = "varda-credentials";
 constexpr const char* kCredentialsPath = "/var/run/varda/credentials";
 constexpr const char* kTokenVolume = "varda-worker";
 constexpr const char* kSocketVolume = "varda-agent";
+constexpr const char* kOutputVolume = "varda-output";
+constexpr const char* kDataVolume = "varda-data";
+constexpr const char* kOutputDirectory = "work";  // beside the token
 constexpr std::string_view kEdgeRole = "node-role.kubernetes.io/edge";
 
 /// Sorts members by name, so that equal content has equal text.
@@ -86,8 +89,12 @@ Json contract(const Job& job, const Worker& worker, const PodPlace& place) {
     const std::string path =
         place.model.path.empty() ? model_path(worker, place.model.version) : place.model.path;
     if (!path.empty()) env.push_back(text("MODEL_PATH", path));
-    env.push_back(text("MODEL_URL", place.model.url));
+    const std::string& files = path.empty() ? place.model.url : path;
+    env.push_back(worker.has_output ? text("BASE_MODEL_URL", files)
+                                    : text("MODEL_URL", place.model.url));
   }
+  if (worker.has_output) env.push_back(text("MODEL_URL", kOutputMount));
+  for (const auto& [name, value] : worker.variables) env.push_back(text(name, value));
   if (worker.hard_example_mining) {
     env.push_back(text("HEM_NAME", worker.hard_example_mining->name));
     env.push_back(text("HEM_PARAMETERS",
@@ -172,16 +179,20 @@ bool mounts_at(const Json& container, std::string_view path) {
   });
 }
 
-/// Adds a read-only volume under an unused name, in every container that mounts nothing else at the
-/// path. Returns the name.
-std::string add_volume(Json& spec, const char* name, Json source, const std::string& path) {
+enum class Access { kReadOnly, kReadWrite };
+
+/// Adds a volume under an unused name, in every container that mounts nothing else at the path.
+/// Returns the name.
+std::string add_volume(Json& spec, const char* name, Json source, const std::string& path,
+                       Access access = Access::kReadOnly) {
   const std::string free = fresh_name(std::as_const(spec)["volumes"], name);
   source.set("name", free);
   spec.make("volumes").push_back(std::move(source));
   each_container(spec, [&](Json& container) {
     if (mounts_at(container, path)) return;
-    container.make("volumeMounts")
-        .push_back(Json::object({{"name", free}, {"mountPath", path}, {"readOnly", true}}));
+    Json mount = Json::object({{"name", free}, {"mountPath", path}});
+    if (access == Access::kReadOnly) mount.set("readOnly", true);
+    container.make("volumeMounts").push_back(std::move(mount));
   });
   return free;
 }
@@ -346,7 +357,13 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place,
         place.agent->status.worker_root + "/" + job.metadata.ns + "/" + place.pod;
     add_volume(spec, kTokenVolume, host_path(directory, "Directory"),
                std::string(kWorkerTokenMount));
+    if (worker.has_output) {
+      add_volume(spec, kOutputVolume, host_path(directory + "/" + kOutputDirectory, "Directory"),
+                 std::string(kOutputMount), Access::kReadWrite);
+    }
   }
+  for (const std::string& path : worker.data)
+    add_volume(spec, kDataVolume, host_path(path, ""), path);
   if (place.agent != nullptr && !place.agent->status.worker_socket_directory.empty()) {
     add_volume(spec, kSocketVolume,
                host_path(place.agent->status.worker_socket_directory, "Directory"),
@@ -371,6 +388,9 @@ Json request_of(const Job& job, const Worker& worker, const PodPlace& place) {
     }
     if (worker.model) request.set("model", worker.model->name);
     if (!place.model.path.empty()) request.set("path", place.model.path);
+    if (worker.has_output) request.set("output", true);
+    for (const auto& [name, value] : worker.variables) request["variables"].set(name, value);
+    for (const std::string& path : worker.data) request.make("data").push_back(path);
     if (!edge) {
       request.set("port", bind_port(worker));
       if (!worker.node_name.empty()) request.set("nodeName", worker.node_name);

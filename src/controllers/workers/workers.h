@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/core/deployment.h"
@@ -50,6 +51,8 @@ inline constexpr std::size_t kNodesPerWorkerMax = 500;
 /// Directories in containers, with the token and the socket of the worker API.
 inline constexpr std::string_view kWorkerTokenMount = "/var/run/varda/worker";
 inline constexpr std::string_view kWorkerSocketMount = "/var/run/varda/agent";
+/// Directory in containers for the results of a worker with an output.
+inline constexpr std::string_view kOutputMount = "/var/run/varda/output";
 /// A worker that registers with this capability follows its assignment without a restart.
 inline constexpr std::string_view kAssignmentCapability = "assignment";
 
@@ -83,6 +86,15 @@ struct Worker {
   std::optional<std::string> cloud_url;
   /// kEdge: files that the worker may upload to the registry. Absent: none.
   std::optional<api::WorkerUploads> uploads;
+  /// kEdge: the node keeps a directory for the worker's results, also over restarts of the pod.
+  /// MODEL_URL is then that directory, and BASE_MODEL_URL the model.
+  bool has_output = false;
+  /// Further variables of the contract: name and value.
+  std::vector<std::pair<std::string, std::string>> variables = {};
+  /// kEdge: paths of the node, mounted read-only at the same paths. The caller checks that the
+  /// node's administrator allows them.
+  std::vector<std::string> data = {};
+  bool needs_model = true;  // false: pods are created without `model`
   // For kCloud.
   std::int64_t service_port = 5000;
   std::string service_type = "NodePort";
