@@ -7,6 +7,7 @@
 #include "controllers/inferencemodel/inferencemodel.h"
 #include "controllers/joint/joint.h"
 #include "controllers/model/model.h"
+#include "controllers/trainingmodel/trainingmodel.h"
 #include "hosting/kind_controllers.h"
 
 namespace varda::controllers {
@@ -32,6 +33,7 @@ std::unique_ptr<Controllers> add_all(runtime::Manager& manager, const hosting::O
   auto all = std::make_unique<ControllersImpl>();
   // Kinds with workers come first: other kinds use their jobs.
   all->add(joint::add(manager, options));
+  all->add(trainingmodel::add(manager, options));
   all->add(inferencemodel::add(manager, options, all->jobs));
   all->add(edgenode::add(manager, options, all->jobs));
   all->add(dataset::add(manager, options));

@@ -1,0 +1,177 @@
+#include "controllers/trainingmodel/inputs.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/text.h"
+#include "codec/digest.h"
+#include "controllers/dataset/dataset.h"
+#include "controllers/replication/replication.h"
+#include "hosting/chosen_model.h"
+
+namespace varda::controllers::trainingmodel {
+
+namespace {
+
+using codec::Json;
+using hosting::Problem;
+
+// Formats that a trainer reads, but a node cannot count.
+constexpr std::string_view kUncounted[] = {"idx", "npy", "npz"};
+
+std::string digest_of(const api::TrainingInitialModel& model) {
+  return codec::Sha256::of(codec::write_json(codec::sorted(model.to_json()))).hex().substr(0, 16);
+}
+
+BaseChoice no_base(std::string reason, std::string message) {
+  return {{}, Problem{std::move(reason), std::move(message)}};
+}
+DatasetChoice no_dataset(std::string reason, std::string message) {
+  return {{}, Problem{std::move(reason), std::move(message)}};
+}
+
+// The manifest as an InferenceModel, so that one function resolves both.
+api::InferenceModel with_archives(const api::TrainingModel& training) {
+  const api::TrainingInitialModel& wanted = *training.spec.initial_model;
+  api::InferenceModel out;
+  out.metadata.name = training.spec.model_name;
+  out.metadata.ns = training.metadata.ns;
+  out.spec.model_name = training.spec.model_name;
+  out.spec.framework_type = training.spec.built_in() ? "onnx" : "";
+  out.spec.manifest = wanted.manifest;
+  out.spec.target_version = wanted.target_version;
+  return out;
+}
+
+// The InferenceModel with the wanted version as its target.
+std::shared_ptr<const api::InferenceModel> aimed_at(
+    const std::shared_ptr<const api::InferenceModel>& model, const std::string& version) {
+  if (model == nullptr || version.empty() || model->spec.find_version(version) == nullptr)
+    return model;
+  auto out = std::make_shared<api::InferenceModel>(*model);
+  out->spec.target_version = version;
+  return out;
+}
+
+std::string ready_problem(const api::DatasetStatus& status, const std::string& format) {
+  const meta::Condition* ready = meta::find_condition(status.conditions, "Ready");
+  if (ready == nullptr) return "the Dataset has no condition yet";
+  if (ready->status == "True") return "";
+  const bool uncounted =
+      std::find(std::begin(kUncounted), std::end(kUncounted), format) != std::end(kUncounted);
+  if (ready->reason == "FormatUnknown" && uncounted) return "";
+  return ready->reason + ": " + ready->message;
+}
+
+}  // namespace
+
+std::optional<api::TrainingBase> pinned_base(const api::TrainingModel& training) {
+  const auto& base = training.status.base;
+  if (!base || !training.spec.initial_model ||
+      base->requested != digest_of(*training.spec.initial_model))
+    return {};
+  return base;
+}
+
+BaseChoice choose_base(const api::TrainingModel& training, const workers::ModelWorld& world) {
+  const api::TrainingInitialModel& wanted = *training.spec.initial_model;
+  // The trainer needs the files. A user's worker may load a URL itself.
+  const workers::ModelUse use =
+      training.spec.built_in() ? workers::ModelUse::kAnyServer : workers::ModelUse::kUsersWorker;
+  const bool archives = wanted.name.empty();
+  workers::ModelWorld seen = world;
+  api::ModelReference reference{wanted.name, wanted.kind, wanted.group, {}};
+  if (archives) {
+    reference = {
+        training.spec.model_name, std::string(api::ModelReference::kInferenceModel), "", {}};
+    seen.inference_model = std::make_shared<const api::InferenceModel>(with_archives(training));
+  } else {
+    seen.inference_model = aimed_at(world.inference_model, wanted.version);
+  }
+  workers::ModelResolution found = workers::resolve_model(reference, seen, use);
+  if (found.problem) return {{}, std::move(found.problem)};
+  const workers::ResolvedModel& model = *found.model;
+  if (!wanted.version.empty() && model.version != wanted.version)
+    return no_base("VersionMissing", model.kind + " " + model.name + " has version " +
+                                         model.version + ", not version " + wanted.version);
+  if (training.spec.built_in() && model.framework != "onnx")
+    return no_base("ModelUnsupported",
+                   model.kind + " " + model.name + " has the format " + model.framework +
+                       ": the trainer supports onnx; set an image, workerSpec or template for "
+                       "other formats");
+  api::TrainingBase base;
+  base.requested = digest_of(wanted);
+  if (!archives) {
+    base.kind = model.kind;
+    base.name = model.name;
+  }
+  if (const api::EdgeModelVersion* archive = model.archive(); archive != nullptr) {
+    base.archive = hosting::entry_of(*archive);
+  } else {
+    base.archive.version = model.version;
+    base.archive.download_url = model.url;
+  }
+  base.archive.signature.clear();
+  return {std::move(base), {}};
+}
+
+workers::ResolvedModel resolved(const api::TrainingBase& base, const api::TrainingModel& training) {
+  workers::ResolvedModel out;
+  const api::ManifestEntry& entry = base.archive;
+  out.name = base.name.empty() ? training.spec.model_name : base.name;
+  out.kind = base.kind;
+  out.model_name = out.name;
+  out.framework = training.spec.built_in() ? "onnx" : "";
+  out.version = entry.version;
+  out.url = entry.download_url;
+  if (entry.sha256sum.empty()) {
+    out.path = replication::local_path(entry.download_url).value_or("");
+    return out;
+  }
+  api::EdgeModelVersion archive;
+  archive.version = entry.version;
+  archive.url = entry.download_url;
+  archive.sha256 = entry.sha256sum;
+  archive.mirrors = entry.mirrors;
+  if (entry.credentials)
+    archive.credentials = training.metadata.ns + "/" + entry.credentials->secret_name;
+  out.archives.push_back(std::move(archive));
+  return out;
+}
+
+DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedDatasets& named,
+                             const api::EdgeNode& agent, Started started) {
+  const auto wanted = [&](const auto& dataset, const char* group) {
+    return dataset != nullptr && !dataset->metadata.deleting() &&
+           (reference.group.empty() || reference.group == group);
+  };
+  const bool edgeai = wanted(named.edgeai, "edgeai.io"), sedna = wanted(named.sedna, "sedna.io");
+  const std::string subject = "Dataset " + reference.name;
+  if (!edgeai && !sedna) return no_dataset("DatasetNotFound", "there is no " + subject);
+  if (edgeai && sedna)
+    return no_dataset("DatasetAmbiguous", "edgeai.io and sedna.io have a " + subject +
+                                              ": set the group of the dataset");
+  const dataset::DatasetView view =
+      edgeai ? dataset::view(*named.edgeai) : dataset::view(*named.sedna);
+  const std::string& node = agent.metadata.name;
+  if (view.spec.node_name != node)
+    return no_dataset("DatasetElsewhere", subject + " is on node " + view.spec.node_name +
+                                              ", but the run is on node " + node +
+                                              ": both must be on one node");
+  const auto path = replication::local_path(view.spec.url);
+  const bool plain = path && *path != "/" && (*path + "/").find("/../") == std::string::npos;
+  if (!plain || !agent.status.allows_path(*path))
+    return no_dataset("PathForbidden",
+                      subject + " has the URL " + view.spec.url.substr(0, 256) +
+                          ", which is not below a directory that the agent of node " + node +
+                          " allows (--allow-files-below)");
+  const std::string format = lower(view.spec.format);
+  if (started == Started::kNo) {
+    if (std::string why = ready_problem(view.status, format); !why.empty())
+      return no_dataset("DatasetNotReady", subject + " is not counted: " + why);
+  }
+  return {DatasetOnNode{*path, format, view.status.fingerprint}, {}};
+}
+
+}  // namespace varda::controllers::trainingmodel

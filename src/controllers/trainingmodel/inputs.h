@@ -1,0 +1,51 @@
+// The inputs of a run: the initial model and the datasets. Pure.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "api/ai/training_model.h"
+#include "api/edgeai/dataset.h"
+#include "api/edgeai/edge_node.h"
+#include "controllers/workers/model_reference.h"
+#include "hosting/placement.h"
+
+namespace varda::controllers::trainingmodel {
+
+/// The Datasets of one name, as cached. Null: missing.
+struct NamedDatasets {
+  std::shared_ptr<const api::Dataset> edgeai;
+  std::shared_ptr<const api::SednaDataset> sedna;
+};
+
+/// The pinned initial model, if it belongs to the present spec.
+std::optional<api::TrainingBase> pinned_base(const api::TrainingModel& training);
+
+/// Exactly one member is set. Requires spec.initialModel. Problems are those of resolve_model(),
+/// and VersionMissing.
+struct BaseChoice {
+  std::optional<api::TrainingBase> base;
+  std::optional<hosting::Problem> problem;
+};
+BaseChoice choose_base(const api::TrainingModel& training, const workers::ModelWorld& world);
+
+/// The model for workers::Worker.
+workers::ResolvedModel resolved(const api::TrainingBase& base, const api::TrainingModel& training);
+
+/// A dataset on its node.
+struct DatasetOnNode {
+  std::string path, format, fingerprint;
+};
+/// Exactly one member is set. Problems: DatasetNotFound, DatasetAmbiguous, DatasetElsewhere,
+/// PathForbidden, DatasetNotReady.
+struct DatasetChoice {
+  std::optional<DatasetOnNode> dataset;
+  std::optional<hosting::Problem> problem;
+};
+/// A started run does not wait for a count that goes on or fails.
+enum class Started { kNo, kYes };
+DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedDatasets& named,
+                             const api::EdgeNode& agent, Started started);
+
+}  // namespace varda::controllers::trainingmodel

@@ -1,0 +1,479 @@
+#include <algorithm>
+#include <chrono>
+#include <tuple>
+#include <utility>
+
+#include "codec/text.h"
+#include "controllers/trainingmodel/plan.h"
+#include "hosting/conditions.h"
+#include "hosting/pod_problem.h"
+
+namespace varda::controllers::trainingmodel {
+
+namespace {
+
+using api::TrainingModel;
+using api::TrainingModelStatus;
+using hosting::kFalse;
+using hosting::kTrue;
+using hosting::kUnknown;
+using hosting::no;
+using hosting::Problem;
+using hosting::Verdict;
+using std::chrono::seconds;
+
+constexpr std::size_t kMessageBytesMax = 8192;
+constexpr std::size_t kDefaultVersionDigits = 12;
+constexpr std::int64_t kPermanentExit = 2;  // of varda-train: another attempt fails too
+
+std::string text_of(std::int64_t number) { return std::to_string(number); }
+
+/// "1 attempt", "3 attempts"
+std::string attempts_text(std::int64_t number) {
+  return text_of(number) + (number == 1 ? " attempt" : " attempts");
+}
+
+bool failed_now(const api::ContainerStatus& container) {
+  if (container.state.at("waiting/reason").as_string() == "CrashLoopBackOff") return true;
+  const Json& ended = container.state["terminated"];
+  return ended.is_object() && ended["exitCode"].as_integer() != 0;
+}
+
+bool has_started(const api::ContainerStatus& container) {
+  return container.restart_count > 0 || container.state["running"].is_object() ||
+         container.state["terminated"].is_object() ||
+         container.last_state["terminated"].is_object();
+}
+
+/// Adds the pod's starts to those of former pods.
+void count_attempts(const api::Pod& pod, std::string_view now, TrainingModelStatus& status) {
+  if (pod.metadata.uid != status.pod_uid) {
+    status.earlier = {status.attempts, status.failed};
+    status.pod = pod.metadata.name;
+    status.pod_uid = pod.metadata.uid;
+  }
+  if (status.start_time.empty()) status.start_time = now;
+  std::int64_t starts = 0, failures = 0;
+  for (const api::ContainerStatus& container : pod.status.container_statuses) {
+    const std::int64_t restarts = std::max<std::int64_t>(container.restart_count, 0);
+    starts = std::max(starts, has_started(container) ? restarts + 1 : 0);
+    failures = std::max(failures, restarts + (failed_now(container) ? 1 : 0));
+  }
+  if (pod.status.phase == "Failed") failures = std::max<std::int64_t>(failures, 1);
+  starts = std::max(starts, failures);
+  status.attempts = std::max(status.attempts, status.earlier.attempts + starts);
+  status.failed = std::max(status.failed, status.earlier.failed + failures);
+}
+
+std::string version_of(const TrainingModel& training, const ReportedArtifact& file) {
+  const std::string& wanted = training.spec.output.version;
+  return wanted.empty() ? file.sha256.substr(0, kDefaultVersionDigits) : wanted;
+}
+
+std::string url_of(const std::string& registry, const ReportedResult& result) {
+  std::string url = registry;
+  while (url.ends_with('/')) url.pop_back();
+  url += "/v1/blobs/sha256:" + result.file->sha256;
+  return result.file_name.empty() ? url : url + "/" + result.file_name;
+}
+
+bool same_figures(const api::TrainingProgress& a, const api::TrainingProgress& b) {
+  return std::tie(a.epoch, a.epochs, a.step, a.steps, a.loss, a.samples_per_second, a.remaining) ==
+         std::tie(b.epoch, b.epochs, b.step, b.steps, b.loss, b.samples_per_second, b.remaining);
+}
+
+// The metric that tables show: the best known one that the run has.
+std::string main_metric(const std::vector<api::ModelMetric>& metrics) {
+  if (metrics.empty()) return "";
+  const api::ModelMetric* chosen = &metrics.front();
+  for (const char* name : {"loss", "mae", "rmse", "f1", "accuracy"}) {
+    for (const api::ModelMetric& metric : metrics)
+      if (metric.key == name) chosen = &metric;
+  }
+  const auto number = codec::parse_json(chosen->value);
+  const std::string value =
+      number.ok() && number->is_number() ? short_number(number->as_double()) : chosen->value;
+  return codec::clipped(chosen->key + " " + value, 63);
+}
+
+std::string progress_text(const api::TrainingProgress& progress) {
+  std::string out;
+  if (progress.epochs > 0)
+    out = "epoch " + text_of(progress.epoch) + "/" + text_of(progress.epochs);
+  if (progress.steps > 0) {
+    const std::int64_t share = std::min(progress.step, progress.steps) * 100 / progress.steps;
+    out += (out.empty() ? "" : ", ") + text_of(share) + " %";
+  }
+  return out;
+}
+
+class Observer {
+ public:
+  Observer(const TrainingModel& training, const TrainingPlan& plan, const TrainingWorld& world,
+           const hosting::Options& options, WallTime now)
+      : training_(training),
+        plan_(plan),
+        world_(world),
+        options_(options),
+        wall_(now),
+        now_(meta::format_time(now)) {}
+
+  TrainingObservation make() {
+    out_.status = training_.status;
+    status().observed_generation =
+        std::max(training_.metadata.generation, status().observed_generation);
+    if (status().ended()) {
+      recheck_ended_pods();
+      return std::move(out_);
+    }
+    agent_ = plan_.node.empty() ? nullptr : world_.edge_node(plan_.node);
+    lost_ = plan_.node.empty()
+                ? std::nullopt
+                : hosting::out_of_reach(plan_.node, hosting::find_node(world_.nodes, plan_.node),
+                                        agent_.get());
+    report_ = read_report(agent_.get(), training_.metadata.ns + "/" + plan_.pod_name,
+                          training_.metadata.uid);
+    status().node = plan_.node.empty() ? status().node : plan_.node;
+    status().base = plan_.base ? plan_.base : pinned_base(training_);
+    if (!plan_.fingerprint.empty() && status().dataset_fingerprint.empty())
+      status().dataset_fingerprint = plan_.fingerprint;
+    if (plan_.pod != nullptr) count_attempts(*plan_.pod, now_, status());
+    take_figures();
+    decide();
+    status().summary.progress = progress_text(status().progress);
+    status().summary.metric = main_metric(status().metrics);
+    return std::move(out_);
+  }
+
+ private:
+  TrainingModelStatus& status() { return out_.status; }
+
+  void set(std::string type, Verdict verdict) {
+    meta::set_condition(
+        status().conditions,
+        {std::move(type), std::string(verdict.status), std::move(verdict.reason),
+         codec::clipped(verdict.message, kMessageBytesMax), status().observed_generation, ""},
+        now_);
+  }
+  void erase(std::string_view type) {
+    std::erase_if(status().conditions,
+                  [type](const meta::Condition& condition) { return condition.type == type; });
+  }
+  void recheck(Duration delay) {
+    delay = std::max<Duration>(delay, seconds(1));
+    out_.recheck_in = out_.recheck_in ? std::min(*out_.recheck_in, delay) : delay;
+  }
+
+  void recheck_ended_pods() {
+    const auto end = meta::parse_time(status().completion_time);
+    if (!end.ok() || wall_ >= *end + kEndPatience) return;
+    recheck(std::chrono::duration_cast<Duration>(*end + kEndPatience - wall_));
+  }
+
+  /// Progress and history. Each report of a new step would be a write.
+  void take_figures() {
+    api::TrainingProgress& before = status().progress;
+    if (report_.result) {
+      status().history = report_.history;
+      status().metrics = report_.result->metrics;
+      if (!report_.result->fingerprint.empty())
+        status().dataset_fingerprint = report_.result->fingerprint;
+    }
+    if (same_figures(before, report_.progress) || plan_.pod_name.empty()) return;
+    const api::TrainingProgress none;
+    if (same_figures(report_.progress, none)) return;  // the worker reported nothing yet
+    const auto last = meta::parse_time(before.update_time);
+    const bool early = last.ok() && wall_ >= *last && wall_ < *last + kFiguresPeriod;
+    if (early && !report_.result && report_.phase == status().phase) {
+      recheck(std::chrono::duration_cast<Duration>(*last + kFiguresPeriod - wall_));
+      return;
+    }
+    before = report_.progress;
+    before.update_time = now_;
+    if (report_.result) return;
+    status().history = report_.history;
+    if (report_.history.empty()) return;
+    status().metrics.clear();
+    for (const auto& [name, value] : report_.history.back().metrics)
+      status().metrics.push_back({name, value, {}});
+  }
+
+  void decide() {
+    if (report_.result) return take_result(*report_.result);
+    if (auto failure = find_failure()) return fail(std::move(*failure));
+    if (training_.spec.suspend) return suspend();
+    if (const meta::Condition* suspended = meta::find_condition(status().conditions, "Suspended");
+        suspended != nullptr && suspended->status == kTrue)
+      set("Suspended", no("Resumed", "the run continues"));
+    run();
+  }
+
+  void suspend() {
+    status().phase = TrainingModelStatus::kSuspended;
+    status().start_time.clear();
+    erase("ResultReceived");
+    set("Suspended",
+        {kTrue, "Suspended", "spec.suspend is true; the checkpoint stays on the node"});
+    set("Running", no("Suspended", plan_.pod == nullptr ? "the run is suspended"
+                                                        : "the run is suspended; the pod ends"));
+  }
+
+  void fail(Problem failure) {
+    status().phase = TrainingModelStatus::kFailed;
+    status().completion_time = now_;
+    erase("ResultReceived");
+    set("Running", no(failure.reason, failure.message));
+    set("Failed", {kTrue, std::move(failure.reason), std::move(failure.message)});
+  }
+
+  // ---- the result
+
+  void take_result(const ReportedResult& result) {
+    status().phase = TrainingModelStatus::kUploading;
+    if (result.artifact.empty())
+      return fail({"ResultInvalid",
+                   "results/final has no data.artifact: the name of the file that "
+                   "the trainer put to /v1/artifacts"});
+    if (!result.file) return await_file(result);
+    erase("ResultReceived");
+    const ReportedArtifact& file = *result.file;
+    if (file.state == "Failed")
+      return fail({"UploadFailed", "the node cannot upload the file " + result.artifact +
+                                       (file.reason.empty() ? "" : ": " + file.reason)});
+    if (file.state != "Uploaded" || file.sha256.empty())
+      return set("Running", no("Uploading", uploading_text(result)));
+    status().produced = api::TrainingProduced{version_of(training_, file), file.sha256,
+                                              url_of(options_.registry_url, result), file.bytes};
+    const std::string model =
+        "version " + status().produced->version + " of Model " + training_.spec.model_name;
+    if (world_.output == nullptr || !has_result(*world_.output, status())) {
+      out_.output = output_of(result);
+      return set("Running", no("WritingModel", "the operator writes " + model));
+    }
+    const std::string metric = main_metric(status().metrics);
+    status().phase = TrainingModelStatus::kComplete;
+    status().completion_time = now_;
+    const std::string message = model + (metric.empty() ? "" : ": " + metric);
+    set("Running", no("Complete", message));
+    set("Complete", {kTrue, "Trained", message});
+    recheck(kEndPatience);
+  }
+
+  // The node reports files and results together. A file that is missing for long never existed.
+  void await_file(const ReportedResult& result) {
+    const std::string what = "the result names the file " + result.artifact +
+                             ", but the node has no such file of /v1/artifacts";
+    if (await("ResultReceived", "AwaitingFile", what)) return fail({"ResultInvalid", what});
+    set("Running", no("AwaitingFile", what));
+  }
+
+  /// Keeps the condition False. True once it is False for kResultPatience.
+  bool await(const char* type, const char* reason, const std::string& message) {
+    if (lost_) {
+      erase(type);
+      return false;
+    }
+    set(type, no(reason, message));
+    const auto since =
+        meta::parse_time(meta::find_condition(status().conditions, type)->last_transition_time);
+    if (!since.ok()) return false;
+    if (wall_ >= *since + kResultPatience) return true;
+    recheck(std::chrono::duration_cast<Duration>(*since + kResultPatience - wall_));
+    return false;
+  }
+
+  std::string uploading_text(const ReportedResult& result) const {
+    const ReportedArtifact& file = *result.file;
+    std::string text = "node " + plan_.node + " sends the file " + result.artifact + ": " +
+                       text_of(file.sent) + " of " + text_of(file.bytes) + " bytes";
+    if (lost_) return text + "; " + lost_->message;
+    return file.reason.empty() ? text : text + "; " + file.reason;
+  }
+
+  Json output_of(const ReportedResult& result) const {
+    const api::TrainingModelSpec& spec = training_.spec;
+    const api::TrainingProduced& produced = *out_.status.produced;
+    Json metadata = Json::object();
+    const auto add = [&](const char* name, const std::string& value) {
+      if (!value.empty()) metadata.set(name, value);
+    };
+    if (spec.dataset) add("dataset", spec.dataset->name);
+    add("datasetFingerprint", out_.status.dataset_fingerprint);
+    if (result.samples > 0) add("samples", text_of(result.samples));
+    for (const char* name : {"seed", "epochs"}) {
+      if (spec.trainer[name].is_integer()) add(name, text_of(spec.trainer[name].as_integer()));
+    }
+    Json out = Json::object(
+        {{"modelUrl", produced.url},
+         {"format", result.format.empty() ? "onnx" : result.format},
+         {"sha256", produced.sha256},
+         {"size", produced.bytes},
+         {"version", produced.version},
+         {"sourceJob", TrainingModel::resource().kind + "/" + training_.metadata.name}});
+    if (const auto& base = out_.status.base) {
+      add("baseVersion", base->archive.version);
+      add("baseSha256", base->archive.sha256sum);
+      if (base->kind == api::ModelReference::kModel && base->name != spec.model_name)
+        out.set("parents", Json::array({base->name}));
+    }
+    if (!metadata.empty()) out.set("metadata", std::move(metadata));
+    return Json::object({{"apiVersion", api::Model::resource().api_version()},
+                         {"kind", api::Model::resource().kind},
+                         {"metadata", Json::object({{"name", spec.model_name},
+                                                    {"namespace", training_.metadata.ns}})},
+                         {"spec", std::move(out)}});
+  }
+
+  // ---- failures that end the run
+
+  std::string last_error() const {
+    if (report_.error && !report_.error->message.empty()) return report_.error->message;
+    if (plan_.pod == nullptr) return "";
+    const auto problem = hosting::pod_problem(*plan_.pod);
+    return problem ? problem->message : "";
+  }
+
+  // varda-train tells by its exit code that another attempt fails too.
+  bool ended_for_good() const {
+    if (!training_.spec.built_in() || plan_.pod == nullptr) return false;
+    const auto& containers = plan_.pod->status.container_statuses;
+    return std::any_of(containers.begin(), containers.end(), [](const auto& container) {
+      const auto code = [](const Json& ended) { return ended["exitCode"].as_integer(-1); };
+      return code(container.state["terminated"]) == kPermanentExit ||
+             (failed_now(container) && code(container.last_state["terminated"]) == kPermanentExit);
+    });
+  }
+
+  std::optional<Problem> find_failure() {
+    if (lost_) return {};
+    const std::string why = last_error();
+    if ((report_.error && report_.error->permanent) || ended_for_good())
+      return Problem{"TrainerFailed", why.empty() ? "the trainer refused its input" : why};
+    if (status().failed > training_.spec.backoff_limit)
+      return Problem{"BackoffLimitExceeded", attempts_text(status().failed) + " failed" +
+                                                 (why.empty() ? "" : "; the last error: " + why)};
+    const std::int64_t limit = training_.spec.deadline_seconds();
+    if (const auto start = meta::parse_time(status().start_time);
+        limit > 0 && start.ok() && !training_.spec.suspend) {
+      if (wall_ >= *start + seconds(limit))
+        return Problem{"DeadlineExceeded", "the run did not end within " + text_of(limit) +
+                                               " seconds, its activeDeadline"};
+      recheck(std::chrono::duration_cast<Duration>(*start + seconds(limit) - wall_));
+    }
+    return {};
+  }
+
+  // ---- the running pod
+
+  void run() {
+    const api::Pod* pod = plan_.pod.get();
+    if (pod != nullptr && lost_) {
+      erase("ResultReceived");
+      if (status().phase.empty()) status().phase = TrainingModelStatus::kPending;
+      return set("Running", {kUnknown, lost_->reason, lost_->message});
+    }
+    if (pod != nullptr && plan_.problem && plan_.problem->reason == "NodeNotFound") {
+      erase("ResultReceived");
+      return set("Running", no(*plan_.problem));
+    }
+    if (pod == nullptr || pod->metadata.deleting()) {
+      erase("ResultReceived");
+      const bool fetches = plan_.problem && plan_.problem->reason == "WaitingForNode";
+      status().phase = fetches ? TrainingModelStatus::kFetching : TrainingModelStatus::kPending;
+      Problem why = plan_.problem.value_or(Problem{"PodPending", "the pod is being created"});
+      if (fetches) {
+        if (auto download = download_problem()) why = std::move(*download);
+      }
+      return set("Running", no(std::move(why)));
+    }
+    if (pod->status.phase == "Succeeded") return await_result();
+    erase("ResultReceived");
+    auto problem = hosting::pod_problem(*pod);
+    if (pod->status.phase == "Running" && !problem) {
+      status().phase =
+          report_.phase.empty() ? std::string(TrainingModelStatus::kTraining) : report_.phase;
+      return set("Running",
+                 {kTrue, "Running",
+                  "attempt " + text_of(status().attempts) + " runs on node " + plan_.node});
+    }
+    status().phase = TrainingModelStatus::kPending;
+    if (!problem)
+      return set("Running",
+                 no(plan_.problem.value_or(Problem{"PodPending", "the pod has not started yet"})));
+    if (status().failed > 0) {
+      const std::string why = last_error();
+      problem->message = (why.empty() ? problem->message : why) + "; " +
+                         attempts_text(status().failed) + " failed, and " +
+                         text_of(training_.spec.backoff_limit) + " may fail";
+    }
+    set("Running", no(std::move(*problem)));
+  }
+
+  void await_result() {
+    status().phase = TrainingModelStatus::kUploading;
+    const std::string what = "the pod has ended, and node " + plan_.node +
+                             " has not reported results/final of the worker API";
+    if (await("ResultReceived", "AwaitingResult", what)) return fail({"ResultMissing", what});
+    set("Running", no("AwaitingResult", what));
+  }
+
+  /// The agent's reason for a missing initial model.
+  std::optional<Problem> download_problem() const {
+    if (agent_ == nullptr || !out_.status.base) return {};
+    const api::EdgeModelReport* model =
+        agent_->status.find_model(training_.metadata.key().str() + "." + kWorkerName);
+    const api::EdgeVersionReport* version =
+        model == nullptr ? nullptr : model->find_version(out_.status.base->archive.version);
+    if (version == nullptr || version->state != api::EdgeVersionReport::kFailed ||
+        version->reason.empty())
+      return {};
+    return Problem{codec::clipped(version->reason, 128), codec::clipped(version->message, 4096)};
+  }
+
+  const TrainingModel& training_;
+  const TrainingPlan& plan_;
+  const TrainingWorld& world_;
+  const hosting::Options& options_;
+  const WallTime wall_;
+  const std::string now_;
+  workers::EdgeNodePtr agent_;
+  std::optional<Problem> lost_;
+  WorkerReport report_;
+  TrainingObservation out_;
+};
+
+const api::ModelMetric* metric_in(const std::vector<api::ModelMetric>& metrics,
+                                  const std::string& key) {
+  const auto found = std::find_if(metrics.begin(), metrics.end(),
+                                  [&](const api::ModelMetric& one) { return one.key == key; });
+  return found == metrics.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+TrainingObservation observe(const TrainingModel& training, const TrainingPlan& plan,
+                            const TrainingWorld& world, const hosting::Options& options,
+                            WallTime now) {
+  return Observer(training, plan, world, options, now).make();
+}
+
+bool has_result(const api::Model& model, const TrainingModelStatus& status) {
+  const api::TrainingProduced& produced = *status.produced;
+  return model.spec.sha256 == produced.sha256 && model.spec.version == produced.version &&
+         model.spec.url == produced.url &&
+         std::all_of(status.metrics.begin(), status.metrics.end(), [&](const auto& metric) {
+           const api::ModelMetric* found = metric_in(model.status.metrics, metric.key);
+           return found != nullptr && found->value == metric.value;
+         });
+}
+
+void set_metrics(Json& model, const TrainingModelStatus& status, WallTime now) {
+  Json metrics = Json::array();
+  for (const api::ModelMetric& metric : status.metrics)
+    metrics.push_back(Json::object({{"key", metric.key}, {"value", metric.value}}));
+  Json& target = model.make("status");
+  target.set("metrics", std::move(metrics));
+  target.set("updateTime", meta::format_time(now));
+}
+
+}  // namespace varda::controllers::trainingmodel

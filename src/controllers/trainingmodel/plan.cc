@@ -1,0 +1,281 @@
+#include "controllers/trainingmodel/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "hosting/pod_settings.h"
+#include "hosting/servers.h"
+
+namespace varda::controllers::trainingmodel {
+
+namespace {
+
+using api::TrainingModel;
+using workers::PodPtr;
+using workers::Worker;
+using Pods = TrainingPlan::Pods;
+
+constexpr std::int64_t kUploadBytesMax = 1LL << 30;
+
+/// The parts of the worker that its node needs.
+Worker placed_worker(const TrainingModel& training, const std::string& node) {
+  Worker worker;
+  worker.name = kWorkerName;
+  worker.node_name = node;
+  worker.uploads = api::WorkerUploads{kUploadBytesMax, {}};
+  worker.has_output = true;
+  worker.needs_model = training.spec.initial_model.has_value();
+  if (const auto base = pinned_base(training)) worker.model = resolved(*base, training);
+  return worker;
+}
+
+Json pod_of_image(const TrainingModel& training, const hosting::Options& options) {
+  const api::TrainingModelSpec& spec = training.spec;
+  api::Pod pod;
+  api::Container container;
+  container.name = "trainer";
+  if (spec.built_in()) {
+    container.image = options.train_image;
+    container.image_pull_policy = "IfNotPresent";
+    container.args = {"--worker"};
+    // The user is the image's: the worker's token belongs to the agent's user.
+    container.security_context =
+        Json::object({{"allowPrivilegeEscalation", false},
+                      {"readOnlyRootFilesystem", true},
+                      {"capabilities", Json::object({{"drop", Json::array({"ALL"})}})}});
+    container.unknown = Json::object({{"terminationMessagePolicy", "FallbackToLogsOnError"}});
+  } else {
+    container.image = spec.image;
+  }
+  pod.spec.containers.push_back(std::move(container));
+  hosting::add_settings(spec, pod.spec);
+  return pod.to_json()["spec"];
+}
+
+Json pod_spec_of(const TrainingModel& training, const hosting::Options& options) {
+  Json spec = training.spec.pod_spec();
+  if (spec.is_null()) spec = pod_of_image(training, options);
+  if (std::as_const(spec)["restartPolicy"].as_string().empty())
+    spec.set("restartPolicy", "OnFailure");
+  return spec;
+}
+
+Json parameters_of(const api::TrainingModelSpec& spec) {
+  if (spec.built_in()) return spec.trainer;
+  Json out = Json::object();
+  for (const api::TrainingParameter& one : spec.parameters) out.set(one.key, one.value);
+  return out;
+}
+
+Json settings_of(const api::TrainingModelSpec& spec) {
+  Json out = Json::object(
+      {{"modelName", spec.model_name}, {"checkpointSeconds", spec.checkpoint_seconds()}});
+  if (!spec.evaluation || !spec.evaluation->dataset) out.set("holdOut", spec.hold_out());
+  if (!spec.output.version.empty()) out.set("version", spec.output.version);
+  return out;
+}
+
+void add_dataset(const DatasetOnNode& dataset, const std::string& prefix, Worker& worker) {
+  worker.variables.emplace_back(prefix + "_DATASET_URL", dataset.path);
+  worker.variables.emplace_back(prefix + "_DATASET_FORMAT", dataset.format);
+  if (std::find(worker.data.begin(), worker.data.end(), dataset.path) == worker.data.end())
+    worker.data.push_back(dataset.path);
+}
+
+class Planner {
+ public:
+  Planner(const TrainingModel& training, const TrainingWorld& world,
+          const hosting::Options& options, WallTime now)
+      : training_(training), world_(world), options_(options), now_(now) {}
+
+  TrainingPlan make() {
+    find_node();
+    const bool reported = has_reported();
+    choose_pods(reported);
+    return std::move(out_);
+  }
+
+ private:
+  void find_node() {
+    const api::TrainingModelSpec& spec = training_.spec;
+    if (training_.status.ended()) {
+      out_.node = training_.status.node;
+    } else {
+      hosting::Placement placed =
+          hosting::place({spec.node_name, spec.node_selector, training_.status.node}, world_.nodes);
+      out_.node = std::move(placed.node);
+      out_.problem = std::move(placed.problem);
+    }
+    if (out_.node.empty()) return;
+    out_.pod_name = workers::worker_pod_name(job_of(training_), placed_worker(training_, out_.node),
+                                             out_.node, 0);
+    for (const PodPtr& pod : world_.pods)
+      if (pod->metadata.name == out_.pod_name) out_.pod = pod;
+  }
+
+  // The container has done its work. Another start would repeat it.
+  bool has_reported() const {
+    if (out_.node.empty()) return false;
+    const workers::EdgeNodePtr agent = world_.edge_node(out_.node);
+    return read_report(agent.get(), training_.metadata.ns + "/" + out_.pod_name,
+                       training_.metadata.uid)
+        .result.has_value();
+  }
+
+  void choose_pods(bool reported) {
+    const api::TrainingModelStatus& status = training_.status;
+    if (status.ended()) return remove_after_end();
+    if (reported) {
+      out_.pods = Pods::kLeave;
+      return;
+    }
+    if (training_.spec.suspend) return remove_all();
+    Worker worker = placed_worker(training_, out_.node);
+    if (!out_.problem) complete(worker);
+    if (out_.problem) {
+      out_.pods = Pods::kLeave;
+      return;
+    }
+    place_pod(worker);
+  }
+
+  void remove_all() {
+    out_.pods = Pods::kRemove;
+    for (const PodPtr& pod : world_.pods)
+      if (!pod->metadata.deleting()) out_.remove.push_back(pod);
+  }
+
+  // Ended pods of a complete run keep their log, as those of a Job.
+  void remove_after_end() {
+    remove_all();
+    const meta::Condition* complete = meta::find_condition(training_.status.conditions, "Complete");
+    if (complete == nullptr || complete->status != "True") return;
+    const auto end = meta::parse_time(training_.status.completion_time);
+    const bool patient = end.ok() && now_ < *end + kEndPatience;
+    std::erase_if(out_.remove, [&](const PodPtr& pod) { return patient || pod->ended(); });
+  }
+
+  void fail(std::string reason, std::string message) {
+    out_.problem = hosting::Problem{std::move(reason), std::move(message)};
+  }
+
+  /// Fills in the model, the data and the pod, or sets the problem.
+  void complete(Worker& worker) {
+    const api::TrainingModelSpec& spec = training_.spec;
+    if (options_.registry_url.empty())
+      return fail("RegistryMissing",
+                  "the operator has no registry for results: start it with --registry URL");
+    const workers::EdgeNodePtr agent = world_.edge_node(out_.node);
+    if (agent == nullptr || agent->status.model_root.empty())
+      return fail("AgentMissing", "no agent has reported from node " + out_.node +
+                                      " yet: start `varda agent` there");
+    if (agent->status.worker_root.empty() || agent->status.worker_socket_directory.empty())
+      return fail("AgentOutdated",
+                  "the agent of node " + out_.node + " has no worker API: upgrade it");
+    if (spec.initial_model && !choose_model(worker)) return;
+    const Started started = out_.pod != nullptr ? Started::kYes : Started::kNo;
+    const auto choose = [&](const api::TrainingDataset& reference) {
+      const auto found = world_.datasets.find(reference.name);
+      DatasetChoice choice = choose_dataset(
+          reference, found == world_.datasets.end() ? NamedDatasets{} : found->second, *agent,
+          started);
+      out_.problem = std::move(choice.problem);
+      return std::move(choice.dataset);
+    };
+    if (spec.dataset) {
+      const auto dataset = choose(*spec.dataset);
+      if (!dataset) return;
+      out_.fingerprint = dataset->fingerprint;
+      add_dataset(*dataset, "TRAIN", worker);
+    }
+    if (spec.evaluation && spec.evaluation->dataset) {
+      const auto dataset = choose(*spec.evaluation->dataset);
+      if (!dataset) return;
+      add_dataset(*dataset, "EVAL", worker);
+    }
+    worker.variables.emplace_back("PARAMETERS", codec::write_json(parameters_of(spec)));
+    if (spec.built_in())
+      worker.variables.emplace_back("TRAINING", codec::write_json(settings_of(spec)));
+    for (const api::TrainingParameter& one : spec.parameters)
+      worker.variables.emplace_back(one.key, one.value);
+    worker.pod_spec = pod_spec_of(training_, options_);
+    worker.pod_metadata = spec.pod_metadata();
+  }
+
+  bool choose_model(Worker& worker) {
+    if (worker.model) {
+      out_.base = training_.status.base;
+      return true;
+    }
+    BaseChoice choice = choose_base(training_, world_.initial);
+    out_.problem = std::move(choice.problem);
+    if (!choice.base) return false;
+    worker.model = resolved(*choice.base, training_);
+    out_.base = std::move(choice.base);
+    return true;
+  }
+
+  void place_pod(const Worker& worker) {
+    const workers::WorkerWorld around{.nodes = world_.nodes,
+                                      .edge_node = world_.edge_node,
+                                      .pods = world_.pods,
+                                      .deployment = nullptr,
+                                      .claims = {}};
+    workers::WorkerPlan made = workers::plan_worker(job_of(training_), worker, around);
+    // A run has one pod: one on a former node does not stay until the new pod is Ready.
+    for (const workers::WorkerPod& pod : made.pods) {
+      if (!pod.leaving) continue;
+      std::erase_if(made.objects, [&](const Json& object) {
+        return object.at("metadata/name").as_string() == pod.name;
+      });
+    }
+    out_.objects = std::move(made.objects);
+    out_.problem = std::move(made.problem);
+    for (const PodPtr& pod : made.ended) {
+      if (pod->status.phase == "Failed") out_.failed.push_back(pod);
+    }
+    // A pod that succeeded is not replaced, whatever plan_worker() says.
+    if (out_.pod != nullptr && out_.pod->status.phase == "Succeeded") {
+      out_.problem.reset();
+      out_.pods = Pods::kLeave;
+    }
+  }
+
+  const TrainingModel& training_;
+  const TrainingWorld& world_;
+  const hosting::Options& options_;
+  const WallTime now_;
+  TrainingPlan out_;
+};
+
+}  // namespace
+
+const std::string& node_of(const TrainingModel& training) {
+  return training.spec.node_name.empty() ? training.status.node : training.spec.node_name;
+}
+
+workers::Job job_of(const TrainingModel& training) {
+  return {TrainingModel::resource().kind, training.metadata};
+}
+
+TrainingPlan plan(const TrainingModel& training, const TrainingWorld& world,
+                  const hosting::Options& options, WallTime now) {
+  return Planner(training, world, options, now).make();
+}
+
+std::optional<hosting::NodeWork> work_for(const TrainingModel& training, const api::EdgeNode& node,
+                                          const hosting::NodeList& nodes,
+                                          const std::vector<PodPtr>& pods) {
+  if (training.metadata.deleting() || training.status.ended()) return {};
+  const Worker worker = placed_worker(training, node_of(training));
+  const workers::Job job = job_of(training);
+  hosting::NodeWork work;
+  work.since = training.metadata.creation_timestamp;
+  if (auto model = workers::model_for(job, worker, nodes, node, pods))
+    work.models.push_back(std::move(*model));
+  work.workers = workers::workers_for(job, worker, nodes, node, pods);
+  if (work.models.empty() && work.workers.empty()) return {};
+  return work;
+}
+
+}  // namespace varda::controllers::trainingmodel

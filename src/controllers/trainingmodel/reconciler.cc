@@ -1,0 +1,356 @@
+#include "controllers/trainingmodel/reconciler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <set>
+
+#include "api/edgeai/dataset.h"
+#include "base/log.h"
+#include "controllers/trainingmodel/trainingmodel.h"
+#include "hosting/conditions.h"
+#include "hosting/model_archive.h"
+#include "hosting/node_index.h"
+
+namespace varda::controllers::trainingmodel {
+
+namespace {
+
+using api::TrainingModel;
+using meta::ObjectKey;
+using Keys = std::vector<ObjectKey>;
+
+constexpr std::size_t kRunsAtOnce = 4;
+// A cluster's policy may later accept the refused pod, and no watch reports that.
+constexpr Duration kRefusedAgain = std::chrono::minutes(2);
+// Time in which the cache gets a newer TrainingModel.
+constexpr Duration kOldRunAgain = std::chrono::seconds(1);
+
+// ---- indexes: runs that have not ended
+
+/// Runs by the names of nodes that they are on, or ask for.
+constexpr const char* kRunsByNode = "run's node";
+std::vector<std::string> index_by_node(const TrainingModel& training) {
+  if (training.status.ended()) return {};
+  std::set<std::string> names{training.spec.node_name, training.status.node};
+  names.erase("");
+  return {names.begin(), names.end()};
+}
+
+/// Runs by the labels of nodes that their nodeSelector may select.
+constexpr const char* kRunsBySelector = "run's nodeSelector";
+std::vector<std::string> index_by_selector(const TrainingModel& training) {
+  if (training.status.ended() || training.spec.node_selector.empty()) return {};
+  return hosting::selector_values(training.spec.node_selector);
+}
+
+std::string name_in(const TrainingModel& training, const std::string& name) {
+  return ObjectKey{training.metadata.ns, name}.str();
+}
+
+/// Runs by the Models and InferenceModels that they read or write.
+constexpr const char* kRunsByModel = "run's model";
+std::vector<std::string> index_by_model(const TrainingModel& training) {
+  if (training.status.ended()) return {};
+  std::set<std::string> keys{name_in(training, training.spec.model_name)};
+  if (training.spec.initial_model && !training.spec.initial_model->name.empty())
+    keys.insert(name_in(training, training.spec.initial_model->name));
+  return {keys.begin(), keys.end()};
+}
+
+std::vector<std::string> dataset_names(const TrainingModel& training) {
+  std::vector<std::string> names;
+  if (training.spec.dataset) names.push_back(training.spec.dataset->name);
+  if (training.spec.evaluation && training.spec.evaluation->dataset)
+    names.push_back(training.spec.evaluation->dataset->name);
+  return names;
+}
+
+constexpr const char* kRunsByDataset = "run's dataset";
+std::vector<std::string> index_by_dataset(const TrainingModel& training) {
+  if (training.status.ended()) return {};
+  std::set<std::string> keys;
+  for (const std::string& name : dataset_names(training)) keys.insert(name_in(training, name));
+  return {keys.begin(), keys.end()};
+}
+
+Keys runs_with(const char* index, const std::string& value, const runtime::Caches& caches) {
+  Keys keys;
+  for (const auto& training : caches.of<TrainingModel>().by_index(index, value))
+    keys.push_back(training->metadata.key());
+  return keys;
+}
+
+Keys runs_near(const api::Node& node, const runtime::Caches& caches) {
+  Keys keys = runs_with(kRunsByNode, node.metadata.name, caches);
+  for (const std::string& value : hosting::values_to_search(node.metadata.labels)) {
+    for (ObjectKey& key : runs_with(kRunsBySelector, value, caches)) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+// ---- events
+
+// Reasons of waits that end by themselves, or that the user wants.
+bool is_usual(std::string_view reason) {
+  static constexpr std::string_view kUsual[] = {"Suspended",      "Uploading",      "WritingModel",
+                                                "Complete",       "AwaitingResult", "AwaitingFile",
+                                                "DatasetNotReady"};
+  return hosting::is_progress(reason) ||
+         std::find(std::begin(kUsual), std::end(kUsual), reason) != std::end(kUsual);
+}
+
+void record_events(const TrainingModel& training, const api::TrainingModelStatus& now,
+                   hosting::PassingProblems& passing, SteadyTime time, runtime::Writer& writer) {
+  const auto turned = [&](const char* type, std::string_view to) -> const meta::Condition* {
+    const meta::Condition* is = meta::find_condition(now.conditions, type);
+    const meta::Condition* was = meta::find_condition(training.status.conditions, type);
+    return is != nullptr && is->status == to && (was == nullptr || was->status != to) ? is
+                                                                                      : nullptr;
+  };
+  using runtime::EventType;
+  if (const auto* running = turned("Running", "True"))
+    writer.event(training, EventType::kNormal, "Running", running->message);
+  if (const auto* suspended = turned("Suspended", "True"))
+    writer.event(training, EventType::kNormal, "Suspended", suspended->message);
+  if (const auto* resumed = turned("Suspended", "False"))
+    writer.event(training, EventType::kNormal, "Resumed", resumed->message);
+  if (const auto* complete = turned("Complete", "True"))
+    writer.event(training, EventType::kNormal, "Complete", complete->message);
+  if (const auto* failed = turned("Failed", "True"))
+    writer.event(training, EventType::kWarning, failed->reason, failed->message);
+  const meta::Condition* running = meta::find_condition(now.conditions, "Running");
+  if (running == nullptr || running->status == "True" || now.ended() || is_usual(running->reason)) {
+    passing.clear(training.metadata.key(), "Running");
+    return;
+  }
+  const meta::Condition* before = meta::find_condition(training.status.conditions, "Running");
+  if (passing.due(training.metadata.key(), before, *running, time))
+    writer.event(training, EventType::kWarning, running->reason, running->message);
+}
+
+// A status has facts of the run: its base, its attempts, its end. A status made from an old copy
+// must not replace them. False: the live status differs from that of `training`.
+Result<bool> write_status(const Context& ctx, const TrainingModel& training,
+                          const api::TrainingModelStatus& status, runtime::Writer& writer) {
+  bool same = true;
+  const Json before = training.status.to_json();
+  TRY_VOID(
+      writer.edit(ctx, runtime::ObjectRef::of(training), runtime::Part::kStatus, [&](Json& live) {
+        const auto now = TrainingModel::from_json(live);
+        same = now.ok() && now->status.to_json() == before;
+        if (same) live.set("status", status.to_json());
+      }));
+  return same;
+}
+
+}  // namespace
+
+void TrainingReconciler::watches(runtime::Watches<TrainingModel>& w) const {
+  w.owns<api::Pod>(runtime::Update::kRecreate);
+  w.workers(kRunsAtOnce);
+  hosting::index_nodes(w);
+  w.indexes<TrainingModel>(kRunsByNode, index_by_node)
+      .indexes<TrainingModel>(kRunsBySelector, index_by_selector)
+      .indexes<TrainingModel>(kRunsByModel, index_by_model)
+      .indexes<TrainingModel>(kRunsByDataset, index_by_dataset);
+  w.maps<api::Node>(runs_near, hosting::same_to_pods);
+  w.maps<api::EdgeNode>([](const api::EdgeNode& node, const runtime::Caches& caches) {
+    return runs_with(kRunsByNode, node.metadata.name, caches);
+  });
+  const auto of_model = [](const auto& model, const runtime::Caches& caches) {
+    return runs_with(kRunsByModel, model.metadata.key().str(), caches);
+  };
+  w.maps<api::Model>(of_model).maps<api::SednaModel>(of_model).maps<api::InferenceModel>(of_model);
+  const auto of_dataset = [](const auto& dataset, const runtime::Caches& caches) {
+    return runs_with(kRunsByDataset, dataset.metadata.key().str(), caches);
+  };
+  w.maps<api::Dataset>(of_dataset).maps<api::SednaDataset>(of_dataset);
+}
+
+TrainingWorld TrainingReconciler::look(const TrainingModel& training) const {
+  TrainingWorld world;
+  const std::string& ns = training.metadata.ns;
+  hosting::NodeSet nodes(caches_);
+  nodes.add(training.spec.node_name);
+  nodes.add(training.status.node);
+  if (training.spec.node_name.empty())
+    nodes.add_all(hosting::nodes_with(training.spec.node_selector, caches_));
+  world.nodes = nodes.list();
+  world.edge_node = [this](const std::string& node) {
+    return caches_.of<api::EdgeNode>().get({"", node});
+  };
+  world.initial.keys = hosting::keys_of(options_);
+  if (training.spec.initial_model && !training.spec.initial_model->name.empty()) {
+    const ObjectKey key{ns, training.spec.initial_model->name};
+    world.initial.models = hosting::named_models(key, caches_);
+    world.initial.inference_model = caches_.of<api::InferenceModel>().get(key);
+  }
+  for (const std::string& name : dataset_names(training)) {
+    world.datasets.emplace(name, NamedDatasets{caches_.of<api::Dataset>().get({ns, name}),
+                                               caches_.of<api::SednaDataset>().get({ns, name})});
+  }
+  world.pods = caches_.of<api::Pod>().owned_by(training.metadata.uid);
+  world.output = caches_.of<api::Model>().get({ns, training.spec.model_name});
+  return world;
+}
+
+Status TrainingReconciler::write_output(const Context& ctx, const TrainingObservation& seen,
+                                        const TrainingWorld& world, runtime::Writer& writer) const {
+  TRY_VOID(writer.apply(ctx, *seen.output));
+  // The Model's arrival in the cache is a change, after which the metrics follow.
+  if (world.output == nullptr || world.output->spec.sha256 != seen.status.produced->sha256)
+    return {};
+  return writer.edit(ctx, runtime::ObjectRef::of(*world.output), runtime::Part::kStatus,
+                     [&](Json& model) { set_metrics(model, seen.status, clock_.wall()); });
+}
+
+Result<std::optional<Duration>> TrainingReconciler::replace_failed(const Context& ctx,
+                                                                   const ObjectKey& training,
+                                                                   const TrainingPlan& plan,
+                                                                   runtime::Writer& writer) {
+  std::optional<Duration> next;
+  for (const workers::PodPtr& pod : plan.failed) {
+    const auto made = meta::parse_time(pod->metadata.creation_timestamp);
+    const Duration lived =
+        made.ok() ? std::chrono::duration_cast<Duration>(clock_.wall() - *made) : Duration{};
+    Duration left{};
+    {
+      const MutexLock lock(mutex_);
+      left = pauses_[training].left(pod->metadata.key(), pod->metadata.uid, lived, clock_.now());
+    }
+    if (left > Duration{}) {
+      next = next ? std::min(*next, left) : left;
+    } else {
+      TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));
+    }
+  }
+  return next;
+}
+
+Result<runtime::Action> TrainingReconciler::on_deleted(const Context& /*ctx*/, const ObjectKey& key,
+                                                       runtime::Writer& /*writer*/) {
+  const MutexLock lock(mutex_);
+  passing_.forget(key);
+  pauses_.erase(key);
+  return runtime::Action::await_change();
+}
+
+Result<runtime::Action> TrainingReconciler::reconcile(const Context& ctx,
+                                                      const TrainingModel& training,
+                                                      runtime::Writer& writer) {
+  if (training.metadata.deleting()) return runtime::Action::await_change();
+  const WallTime now = clock_.wall();
+  const TrainingWorld world = look(training);
+  TrainingPlan wanted = plan(training, world, options_, now);
+  Status converged;
+  bool refused = false;
+  if (wanted.pods == TrainingPlan::Pods::kConverge) {
+    converged = writer.converge(ctx, training, wanted.objects);
+    const Code code = converged.ok() ? Code::kInternal : converged.error().code();
+    if (!converged.ok() && code == Code::kAlreadyExists) {
+      wanted.problem = hosting::Problem{"NameInUse", converged.error().message()};
+    } else if (!converged.ok() && (code == Code::kInvalid || code == Code::kForbidden)) {
+      wanted.problem = hosting::Problem{"Refused", converged.error().message()};
+      refused = true;
+    }
+  }
+  // A failed write must not hide the rest of the status.
+  const TrainingObservation seen = observe(training, wanted, world, options_, now);
+  std::optional<Duration> next = seen.recheck_in;
+  const auto soon = [&next](std::optional<Duration> delay) {
+    if (delay) next = next ? std::min(*next, *delay) : *delay;
+  };
+  {
+    const MutexLock lock(mutex_);
+    record_events(training, seen.status, passing_, clock_.now(), writer);
+    soon(passing_.wait(training.metadata.key(), clock_.now()));
+  }
+  TRY(const bool written, write_status(ctx, training, seen.status, writer));
+  if (!written) return runtime::Action::after(kOldRunAgain);
+  if (refused) {
+    log::warn("API server rejected the pod of a run", {{"error", converged.error()}});
+    return runtime::Action::after(kRefusedAgain);
+  }
+  TRY_VOID(std::move(converged));
+  for (const workers::PodPtr& pod : wanted.remove)
+    TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));
+  if (seen.output) TRY_VOID(write_output(ctx, seen, world, writer));
+  TRY(const std::optional<Duration> pause,
+      replace_failed(ctx, training.metadata.key(), wanted, writer));
+  soon(pause);
+  if (world.initial.keys != nullptr && !seen.status.ended()) soon(hosting::kKeysAgain);
+  return next ? runtime::Action::after(*next) : runtime::Action::await_change();
+}
+
+// ---- work of nodes
+
+void TrainingWork::watches(runtime::Watches<api::EdgeNode>& w) const {
+  w.indexes<TrainingModel>(kRunsByNode, index_by_node);
+  w.maps<TrainingModel>(
+      [](const TrainingModel& training, const runtime::Caches& caches) {
+        Keys keys;
+        for (const std::string& node : {training.spec.node_name, training.status.node}) {
+          if (!node.empty() && caches.of<api::EdgeNode>().get({"", node}) != nullptr)
+            keys.push_back({"", node});
+        }
+        return keys;
+      },
+      [](const TrainingModel& before, const TrainingModel& now) {
+        return before.metadata.uid == now.metadata.uid &&
+               before.metadata.generation == now.metadata.generation &&
+               before.metadata.deleting() == now.metadata.deleting() &&
+               before.status.node == now.status.node && before.status.base == now.status.base &&
+               before.status.ended() == now.status.ended();
+      });
+  w.maps<api::Pod>(
+      [](const api::Pod& pod, const runtime::Caches& caches) {
+        const meta::OwnerReference* owner = pod.metadata.controller();
+        const ObjectKey node{"", pod.spec.node_name};
+        if (owner == nullptr || owner->kind != TrainingModel::resource().kind) return Keys{};
+        if (node.name.empty() || caches.of<api::EdgeNode>().get(node) == nullptr) return Keys{};
+        return Keys{node};
+      },
+      [](const api::Pod& before, const api::Pod& now) {
+        return before.metadata.uid == now.metadata.uid &&
+               before.metadata.annotations == now.metadata.annotations &&
+               before.spec.node_name == now.spec.node_name;
+      });
+}
+
+std::vector<hosting::NodeWork> TrainingWork::work_for(const api::EdgeNode& node,
+                                                      const runtime::Caches& caches) const {
+  std::vector<hosting::NodeWork> out;
+  hosting::NodeList nodes;
+  if (auto object = caches.of<api::Node>().get({"", node.metadata.name}))
+    nodes.push_back(std::move(object));
+  for (const auto& training :
+       caches.of<TrainingModel>().by_index(kRunsByNode, node.metadata.name)) {
+    const auto pods = caches.of<api::Pod>().owned_by(training->metadata.uid);
+    if (auto work = trainingmodel::work_for(*training, node, nodes, pods))
+      out.push_back(std::move(*work));
+  }
+  return out;
+}
+
+namespace {
+
+struct TrainingModels final : hosting::KindControllers {
+  TrainingModels(const runtime::Caches& caches, const hosting::Options& options)
+      : reconciler(caches, options) {}
+  const hosting::JobWork* job_work() const override { return &work; }
+
+  TrainingWork work;
+  TrainingReconciler reconciler;
+};
+
+}  // namespace
+
+std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
+                                              const hosting::Options& options) {
+  auto out = std::make_unique<TrainingModels>(manager.caches(), options);
+  manager.add<TrainingModel>(out->reconciler);
+  return out;
+}
+
+}  // namespace varda::controllers::trainingmodel

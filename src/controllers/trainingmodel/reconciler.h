@@ -1,0 +1,66 @@
+// Controller of TrainingModels: caches in, plan() and observe(), writes out. Also the work that
+// runs give to nodes.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "controllers/trainingmodel/plan.h"
+#include "hosting/node_work.h"
+#include "hosting/passing_problems.h"
+#include "hosting/replacement_pauses.h"
+#include "hosting/servers.h"
+#include "runtime/controller.h"
+
+namespace varda::controllers::trainingmodel {
+
+/// Brings every run to its end, once. Several runs at once.
+class TrainingReconciler {
+ public:
+  /// `caches` outlive it.
+  TrainingReconciler(const runtime::Caches& caches, hosting::Options options)
+      : caches_(caches), options_(std::move(options)), clock_(hosting::clock_of(options_)) {}
+
+  void watches(runtime::Watches<api::TrainingModel>& w) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::TrainingModel& training,
+                                    runtime::Writer& writer);
+  Result<runtime::Action> on_deleted(const Context& ctx, const meta::ObjectKey& key,
+                                     runtime::Writer& writer);
+
+ private:
+  TrainingWorld look(const api::TrainingModel& training) const;
+  /// Writes the Model with the result.
+  Status write_output(const Context& ctx, const TrainingObservation& seen,
+                      const TrainingWorld& world, runtime::Writer& writer) const;
+  /// Removes failed pods after their pause. Returns the time until the next pause ends.
+  Result<std::optional<Duration>> replace_failed(const Context& ctx,
+                                                 const meta::ObjectKey& training,
+                                                 const TrainingPlan& plan, runtime::Writer& writer);
+
+  const runtime::Caches& caches_;
+  const hosting::Options options_;
+  const Clock& clock_;
+  Mutex mutex_;
+  std::map<meta::ObjectKey, hosting::ReplacementPauses> pauses_ GUARDED_BY(mutex_);
+  hosting::PassingProblems passing_ GUARDED_BY(mutex_);
+};
+
+/// The work that runs give to nodes: initial models and workers.
+class TrainingWork final : public hosting::JobWork {
+ public:
+  std::string kind() const override { return api::TrainingModel::resource().kind; }
+  void watches(runtime::Watches<api::EdgeNode>& w) const override;
+  std::vector<hosting::NodeWork> work_for(const api::EdgeNode& node,
+                                          const runtime::Caches& caches) const override;
+  /// Pods of runs have no ports of the node.
+  std::vector<hosting::PortClaim> claims_on(const std::string&,
+                                            const runtime::Caches&) const override {
+    return {};
+  }
+};
+
+}  // namespace varda::controllers::trainingmodel
