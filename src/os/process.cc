@@ -1,5 +1,6 @@
 #include "os/process.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
@@ -120,6 +121,12 @@ Path self_path() {
   return path;
 }
 
+namespace {
+std::atomic<int> stopped_by{0};
+}  // namespace
+
+int stopping_signal() { return stopped_by; }
+
 std::stop_token stop_on_signals() {
   static std::stop_source source;
   static const bool started = [] {
@@ -140,6 +147,7 @@ std::stop_token stop_on_signals() {
     std::thread([signals] {
       int number = 0;
       while (::sigwait(&signals, &number) != 0) continue;
+      stopped_by = number;
       source.request_stop();
       // A second Ctrl-C exits at once; further SIGTERMs have no effect.
       while (::sigwait(&signals, &number) != 0 || number != SIGINT) continue;

@@ -94,5 +94,7 @@ Path self_path();
 /// Turns SIGINT, SIGTERM and (unless ignored) SIGHUP into a stop request. Call before threads
 /// start. Ignores SIGPIPE and SIGXFSZ.
 std::stop_token stop_on_signals();
+/// The signal that stopped this program, or 0. For exit codes: a shell reports 128 + signal.
+int stopping_signal();
 
 }  // namespace varda::os

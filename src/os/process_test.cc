@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/testing/eventually.h"
+#include "os/testing/child.h"
 
 namespace varda::os {
 namespace {
@@ -249,6 +250,17 @@ TEST_F(Processes, OrdinaryUserCannotSwitchUsers) {
   ProcessOptions options = shell("id -u");
   options.user = User{.user = ::geteuid() + 1, .group = ::getegid(), .groups = {}};
   EXPECT_EQ(real_processes().start(options).error().code(), Code::kForbidden);
+}
+
+TEST(StopOnSignals, StoppingSignalIsThatOfTheStop) {
+  const testing::Ended ended = testing::run_in_child([] {
+    const std::stop_token stop = stop_on_signals();
+    if (stopping_signal() != 0) return 1;
+    ::kill(::getpid(), SIGTERM);
+    while (!stop.stop_requested()) ::usleep(1000);
+    return stopping_signal() == SIGTERM ? 0 : 2;
+  });
+  EXPECT_EQ(ended.code, 0) << ended.err;
 }
 
 TEST(CapabilityNames, NamesMatchThoseOfTheKernel) {
