@@ -1,0 +1,137 @@
+// Flags of varda-train. `varda train` has the same flags, for its help and shell completion.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "flag_checks.h"
+
+namespace varda::app {
+
+/// A flag of spec.trainer is absent unless the command line or --config sets it.
+struct TrainFlags {
+  std::string model, data, out;
+  std::string format, evaluation, evaluation_format;
+  double hold_out = 0.1;
+  std::string checkpoint_every = "60s";
+  bool worker = false;
+  std::vector<std::string> engine_path;
+
+  std::string settings;
+  std::optional<std::string> task, loss, optimizer, early_stopping, label;
+  std::optional<std::int64_t> epochs, batch_size, classes, seed, threads;
+  std::optional<double> learning_rate, momentum;
+  std::vector<std::string> freeze;
+
+  std::string log_format = "text";
+  std::string log_level = "info";
+};
+
+/// A number with a unit, such as 60s.
+inline CLI::Validator duration_text() {
+  const auto check = [](const std::string& text) -> std::string {
+    return parse_duration(text) ? "" : "\"" + text + "\" is not a duration such as 60s or 5m";
+  };
+  return CLI::Validator([check](std::string& text) { return check(text); }, "");
+}
+
+inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
+  const CLI::IsMember formats(
+      {"csv", "tsv", "idx", "npy", "npz", "imagefolder", "txt", "coco", "voc"});
+  parser.add_option("--model", flags.model,
+                    "ONNX file, or directory of a model with model.yaml; required");
+  parser.add_option("--data", flags.data, "file or directory of the training data; required");
+  parser.add_option("--out", flags.out,
+                    "directory for the result; a stopped run continues there; required");
+  parser.add_option("--format", flags.format, "format of the data; default: by the path")
+      ->check(formats);
+  auto* const hold_out = parser
+                             .add_option("--hold-out", flags.hold_out,
+                                         "fraction of the data that only evaluates; default: 0.1")
+                             ->check(CLI::Range(0.0, 0.9))
+                             ->check(finite_number());
+  auto* const evaluation =
+      parser.add_option("--evaluation", flags.evaluation, "data that only evaluates")
+          ->excludes(hold_out);
+  parser
+      .add_option("--evaluation-format", flags.evaluation_format,
+                  "format of these data; default: by the path")
+      ->check(formats)
+      ->needs(evaluation);
+  parser
+      .add_option("--checkpoint-every", flags.checkpoint_every,
+                  "time between checkpoints; default: 60s")
+      ->check(duration_text());
+  parser
+      .add_option("--engine-path", flags.engine_path,
+                  "directory with engine plug-ins, before the program's own (repeatable)")
+      ->allow_extra_args(false);
+  // The container of a TrainingModel sets this flag; people have no use for it.
+  parser.add_flag("--worker", flags.worker)->group("");
+
+  const std::string trainer = "Training (spec.trainer of a TrainingModel)";
+  parser
+      .add_option("--settings", flags.settings,
+                  "YAML or JSON file with the members of spec.trainer; flags win over it")
+      ->group(trainer);
+  parser.add_option("--task", flags.task, "default: classification")
+      ->check(CLI::IsMember({"classification", "multilabel", "regression"}))
+      ->group(trainer);
+  parser.add_option("--epochs", flags.epochs, "passes over the data; default: 5")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000}))
+      ->group(trainer);
+  parser.add_option("--batch-size", flags.batch_size, "samples of a step; default: 32")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{65'536}))
+      ->group(trainer);
+  parser.add_option("--loss", flags.loss, "default: by the task")
+      ->check(CLI::IsMember({"crossEntropy", "binaryCrossEntropy", "mse", "huber"}))
+      ->group(trainer);
+  parser.add_option("--optimizer", flags.optimizer, "default: sgd")
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
+      ->group(trainer);
+  parser.add_option("--learning-rate", flags.learning_rate, "default: 0.01")
+      ->check(CLI::PositiveNumber)
+      ->check(finite_number())
+      ->group(trainer);
+  parser.add_option("--momentum", flags.momentum, "of sgd; default: 0")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(finite_number())
+      ->group(trainer);
+  parser
+      .add_option("--early-stopping", flags.early_stopping,
+                  "METRIC:PATIENCE, such as accuracy:3: stop after 3 epochs without progress")
+      ->group(trainer);
+  parser
+      .add_option("--freeze", flags.freeze,
+                  "names of weights that stay as they are, with * and ? (repeatable)")
+      ->allow_extra_args(false)
+      ->group(trainer);
+  parser
+      .add_option("--classes", flags.classes,
+                  "replace the last layer by a new one for this number of classes")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->group(trainer);
+  parser
+      .add_option("--label", flags.label,
+                  "column of the labels in csv and tsv; default: the last column")
+      ->group(trainer);
+  parser.add_option("--seed", flags.seed, "of all random choices")
+      ->check(CLI::NonNegativeNumber)
+      ->group(trainer);
+  parser.add_option("--threads", flags.threads, "0: one for each processor; default: 0")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{256}))
+      ->group(trainer);
+
+  parser.add_option("--log-format", flags.log_format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->group("Logs");
+  parser.add_option("--log-level", flags.log_level, "debug, info, warn or error")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->group("Logs");
+}
+
+}  // namespace varda::app

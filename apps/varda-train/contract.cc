@@ -1,0 +1,69 @@
+#include "contract.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "codec/json.h"
+
+namespace varda::trainapp {
+namespace {
+
+using codec::Json;
+constexpr std::int64_t kCheckpointSecondsMax = 86'400;
+
+std::string value_of(const Environment& environment, const std::string& name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? "" : found->second;
+}
+
+Result<os::Path> path_of(const Environment& environment, const std::string& name,
+                         const std::string& what) {
+  const std::string value = value_of(environment, name);
+  if (value.empty()) return Error(Code::kInvalid, "the variable " + name + " is missing: " + what);
+  return os::Path(value);
+}
+
+Result<Json> object_of(const Environment& environment, const std::string& name) {
+  const std::string text = value_of(environment, name);
+  if (text.empty()) return Json::object();
+  TRY(Json value, codec::parse_json(text).context(name));
+  if (!value.is_object()) return Error(Code::kInvalid, name + " must be a JSON object");
+  return value;
+}
+
+}  // namespace
+
+Result<Contract> read_contract(const Environment& environment) {
+  Contract out;
+  TRY(out.job.model,
+      path_of(environment, "BASE_MODEL_URL", "the built-in trainer needs spec.initialModel"));
+  TRY(out.job.data.path, path_of(environment, "TRAIN_DATASET_URL", "the path of the dataset"));
+  out.job.data.format = value_of(environment, "TRAIN_DATASET_FORMAT");
+  if (const std::string path = value_of(environment, "EVAL_DATASET_URL"); !path.empty())
+    out.job.evaluation = DataSource{path, value_of(environment, "EVAL_DATASET_FORMAT")};
+  TRY(out.job.directory, path_of(environment, "MODEL_URL", "the directory for the result"));
+  out.job.confine_data = true;
+  out.job.classes_setting = "head.classes";
+
+  TRY(const Json parameters, object_of(environment, "PARAMETERS"));
+  TRY(out.job.settings, training::parse_settings(parameters).context("PARAMETERS"));
+  TRY(const Json training, object_of(environment, "TRAINING"));
+  out.job.hold_out = training["holdOut"].as_double(out.job.hold_out);
+  if (!(out.job.hold_out >= 0 && out.job.hold_out < 1))
+    return Error(Code::kInvalid, "TRAINING.holdOut must be at least 0 and less than 1");
+  const std::int64_t seconds = training["checkpointSeconds"].as_integer(60);
+  if (seconds < 1 || seconds > kCheckpointSecondsMax)
+    return Error(Code::kInvalid, "TRAINING.checkpointSeconds must be from 1 to 86400");
+  out.job.checkpoint_every = std::chrono::seconds(seconds);
+  const Json& version = training["version"];
+  out.artifact = "model-" + (version.is_integer() ? std::to_string(version.as_integer())
+                                                  : version.string_or("1"));
+  return out;
+}
+
+Access access_of(const Environment& environment) {
+  return {.socket = value_of(environment, "VARDA_WORKER_SOCKET"),
+          .token_file = value_of(environment, "VARDA_WORKER_TOKEN_FILE")};
+}
+
+}  // namespace varda::trainapp

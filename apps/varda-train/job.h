@@ -1,0 +1,53 @@
+// One training run: opens model, engine and data, checks that they fit, and trains.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "base/context.h"
+#include "base/result.h"
+#include "codec/digest.h"
+#include "infer/engine.h"
+#include "model_directory.h"
+#include "os/file_system.h"
+#include "training/run.h"
+#include "training/settings.h"
+
+namespace varda::trainapp {
+
+struct DataSource {
+  os::Path path;
+  std::string format;  // "": by the path
+};
+
+struct Job {
+  os::Path model;  // file or directory
+  DataSource data;
+  std::optional<DataSource> evaluation;  // absent: `hold_out` of `data`
+  double hold_out = 0.1;
+  training::Settings settings;
+  os::Path directory;  // of the result
+  std::chrono::milliseconds checkpoint_every{60'000};
+  // In a pod the data come from other people: links that leave the dataset are refused.
+  bool confine_data = false;
+  std::string classes_setting = "--classes";  // named in messages
+};
+
+struct Trained {
+  training::Outcome outcome;
+  ModelSource source;
+  codec::Sha256 digest;  // of model.onnx
+  std::string engine;    // "onnxruntime 1.30.0"
+};
+
+/// Trains, and completes the directory: model.onnx, model.yaml and labels. A run that was stopped
+/// continues from the directory's checkpoint. kInvalid, kNotFound, kUnsupported: the model, the
+/// data or the settings are wrong. kCancelled: stopped, with a checkpoint.
+Result<Trained> train(const Context& ctx, const Job& job, infer::Engines& engines,
+                      os::FileSystem& fs, training::Observer& observer);
+
+/// Whether the failure will repeat with the same input.
+bool is_wrong_input(const Error& error);
+
+}  // namespace varda::trainapp

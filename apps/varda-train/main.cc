@@ -1,0 +1,124 @@
+// varda-train: trains an ONNX model on a desk, or in a pod with --worker.
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "base/context.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "console.h"
+#include "flags.h"
+#include "infer/engine.h"
+#include "job.h"
+#include "os/file_system.h"
+#include "os/process.h"
+#include "report.h"
+#include "summary.h"
+#include "worker.h"
+
+namespace varda::trainapp {
+namespace {
+
+std::vector<std::filesystem::path> engine_directories(const app::TrainFlags& flags) {
+  std::vector<std::filesystem::path> out(flags.engine_path.begin(), flags.engine_path.end());
+  out.push_back(os::self_path().parent_path().parent_path() / "lib" / "varda");
+  return out;
+}
+
+Environment environment_of_process() {
+  Environment out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) out.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return out;
+}
+
+Result<Job> job_of(os::FileSystem& fs, const app::TrainFlags& flags) {
+  Job job{.model = flags.model,
+          .data = {flags.data, flags.format},
+          .hold_out = flags.hold_out,
+          .directory = flags.out,
+          .checkpoint_every = *parse_duration(flags.checkpoint_every)};
+  if (!flags.evaluation.empty())
+    job.evaluation = DataSource{flags.evaluation, flags.evaluation_format};
+  TRY(const codec::Json settings, settings_of(fs, flags));
+  TRY(job.settings, training::parse_settings(settings));
+  return job;
+}
+
+Status train_here(const Context& ctx, const app::TrainFlags& flags) {
+  os::FileSystem& fs = os::real_file_system();
+  TRY(const Job job, job_of(fs, flags));
+  TRY(const auto lock, claim_directory(fs, job.directory).context("--out"));
+  infer::Engines engines(engine_directories(flags));
+  const std::string metric = metric_of(job.settings);
+  Console console(
+      {.terminal = ::isatty(STDERR_FILENO) != 0, .metric = metric, .epochs = job.settings.epochs},
+      system_clock());
+  auto trained = train(ctx, job, engines, fs, console);
+  console.clear();
+  TRY_VOID(trained);
+  const std::string report = html_report({.outcome = trained->outcome,
+                                          .settings = training::to_json(job.settings),
+                                          .model = job.model.string(),
+                                          .data = job.data.path.string(),
+                                          .evaluation = evaluation_text(job),
+                                          .digest = trained->digest.hex(),
+                                          .engine = trained->engine});
+  TRY_VOID(os::write_file_atomically(fs, job.directory / "report.html", report));
+  TRY_VOID(fs.remove(job.directory / kLockFile));
+  std::fputs(summary(job, *trained).c_str(), stdout);
+  return {};
+}
+
+int run_here(const Context& ctx, const app::TrainFlags& flags) {
+  const Status status = train_here(ctx, flags);
+  if (status.ok()) return 0;
+  const int code = exit_code_of(status.error());
+  if (code > 128) {
+    std::fprintf(stderr, "varda-train: stopped; the same command continues this run\n");
+  } else {
+    std::fprintf(stderr, "varda-train: %s\n", status.error().message().c_str());
+  }
+  return code;
+}
+
+int run(int argc, char** argv) {
+  const Parsed parsed = parse_flags(argc, argv);
+  if (!parsed.flags) return parsed.exit_code;
+  const app::TrainFlags& flags = *parsed.flags;
+  log::configure(flags.log_format == "json" ? log::Format::kJson : log::Format::kText,
+                 log::parse_level(flags.log_level).value_or(log::Level::kInfo));
+  const Context ctx(os::stop_on_signals());
+  if (!flags.worker) return run_here(ctx, flags);
+  infer::Engines engines(engine_directories(flags));
+  os::FileSystem& fs = os::real_file_system();
+  return work(ctx, environment_of_process(),
+              {.train =
+                   [&](const Context& inner, const Job& job, training::Observer& observer) {
+                     return train(inner, job, engines, fs, observer);
+                   },
+               .fs = fs,
+               .reporter = {.instance = system_rng().uuid()}});
+}
+
+}  // namespace
+}  // namespace varda::trainapp
+
+int main(int argc, char** argv) {
+  try {
+    return varda::trainapp::run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "varda-train: %s\n", e.what());
+    return 1;
+  }
+}

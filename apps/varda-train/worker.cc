@@ -1,0 +1,149 @@
+#include "worker.h"
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "codec/json.h"
+#include "codec/text.h"
+#include "net/client.h"
+#include "os/process.h"
+#include "text.h"
+
+namespace varda::trainapp {
+namespace {
+
+using codec::Json;
+
+constexpr const char* kResultFile = "result.json";
+constexpr std::uint64_t kResultBytesMax = 1 << 20;
+constexpr std::size_t kMessageBytesMax = 1024;
+constexpr std::chrono::seconds kErrorReport{10};
+
+/// A finished run: the file's SHA-256, and the body of the result `final`.
+struct Finished {
+  std::string digest;
+  Json body;
+};
+
+/// The result of an earlier start, if the model is still the file of this result.
+std::optional<Finished> read_finished(os::FileSystem& fs, const os::Path& directory) {
+  const auto text = os::read_file(fs, directory / kResultFile, kResultBytesMax);
+  if (!text.ok()) return std::nullopt;
+  const auto stored = codec::parse_json(*text);
+  const auto digest = digest_of_file(fs, directory / "model.onnx");
+  if (!stored.ok() || !digest.ok() || (*stored)["sha256"].as_string() != digest->hex())
+    return std::nullopt;
+  return Finished{digest->hex(), (*stored)["body"]};
+}
+
+/// Passes calls to the reporter, and logs each epoch.
+class Logged final : public training::Observer {
+ public:
+  explicit Logged(training::Observer* next) : next_(next) {}
+  void progress(const training::Progress& progress) override {
+    if (next_ != nullptr) next_->progress(progress);
+  }
+  void epoch(const training::EpochRecord& record) override {
+    const auto metric = main_metric(record.metrics, "");
+    log::info("epoch trained", {{"epoch", record.epoch},
+                                {"loss", number(record.loss)},
+                                {"metric", metric.first},
+                                {"value", number(metric.second)},
+                                {"seconds", number(record.seconds)}});
+    if (next_ != nullptr) next_->epoch(record);
+  }
+
+ private:
+  training::Observer* next_;
+};
+
+/// Valid UTF-8 for the agent, which refuses other text.
+std::string message_for_agent(const std::string& message) {
+  if (!codec::is_utf8(message)) return "the error's text is not UTF-8; see the log of the pod";
+  return codec::clipped(message, kMessageBytesMax);
+}
+
+/// One line on standard error, and the result `error` if the agent answers soon.
+int fail(const Context& ctx, WorkerApi* api, const Error& error) {
+  const int code = exit_code_of(error);
+  std::fprintf(stderr, "varda-train: %s\n", error.message().c_str());
+  if (api == nullptr || error.code() == Code::kCancelled) return code;
+  const Json data = Json::object(
+      {{"message", message_for_agent(error.message())}, {"permanent", is_wrong_input(error)}});
+  const Status sent = api->deliver(ctx.with_timeout(kErrorReport), "PUT", "/v1/results/error",
+                                   Json::object({{"data", data}}));
+  if (!sent.ok()) log::warn("error not reported", {{"error", sent.error()}});
+  return code;
+}
+
+Result<Finished> train_once(const Context& ctx, const Contract& contract, WorkerParts& parts,
+                            training::Observer& observer) {
+  const os::Path& directory = contract.job.directory;
+  if (auto before = read_finished(parts.fs, directory)) {
+    log::info("training was complete before this start", {{"sha256", before->digest}});
+    return std::move(*before);
+  }
+  TRY_VOID(ctx.check());
+  TRY(const Trained trained, parts.train(ctx, contract.job, observer));
+  Finished out{trained.digest.hex(), final_body(trained.outcome, contract.artifact)};
+  const Json stored = Json::object({{"sha256", out.digest}, {"body", out.body}});
+  TRY_VOID(os::write_file_atomically(parts.fs, directory / kResultFile, codec::write_json(stored)));
+  return out;
+}
+
+Status train_and_report(const Context& ctx, const Contract& contract, WorkerParts& parts,
+                        WorkerApi* api, Reporter* reporter) {
+  TRY(const auto lock, claim_directory(parts.fs, contract.job.directory).context("MODEL_URL"));
+  Logged observer(reporter);
+  TRY(const Finished finished, train_once(ctx, contract, parts, observer));
+  if (api == nullptr) return {};
+  reporter->phase("Uploading");
+  TRY_VOID(
+      api->upload(ctx, contract.job.directory / "model.onnx", contract.artifact, finished.digest));
+  TRY_VOID(api->deliver(ctx, "PUT", "/v1/results/final", finished.body));
+  log::info("result accepted by the agent",
+            {{"artifact", contract.artifact}, {"sha256", finished.digest}});
+  return {};
+}
+
+}  // namespace
+
+int exit_code_of(const Error& error) {
+  if (error.code() == Code::kCancelled && os::stopping_signal() != 0)
+    return 128 + os::stopping_signal();
+  return is_wrong_input(error) ? 2 : 1;
+}
+
+Result<std::unique_ptr<os::FileLock>> claim_directory(os::FileSystem& fs,
+                                                      const os::Path& directory) {
+  TRY_VOID(fs.make_directories(directory));
+  return os::FileLock::acquire(directory / kLockFile);
+}
+
+int work(const Context& ctx, const Environment& environment, WorkerParts parts) {
+  const Access access = access_of(environment);
+  std::unique_ptr<net::HttpClient> http;
+  std::unique_ptr<WorkerApi> api;
+  std::unique_ptr<Reporter> reporter;
+  if (access.socket.empty()) {
+    log::warn("no worker API in the environment: nothing is reported",
+              {{"variable", "VARDA_WORKER_SOCKET"}});
+  } else {
+    http = net::make_client({.unix_socket = access.socket.string()});
+    parts.api.token_file = access.token_file;
+    api = std::make_unique<WorkerApi>(parts.api, *http, parts.fs);
+  }
+  const auto contract = read_contract(environment);
+  if (!contract.ok()) return fail(ctx, api.get(), contract.error());
+  if (api) reporter = std::make_unique<Reporter>(parts.reporter, *api);
+  const Status status = train_and_report(ctx, *contract, parts, api.get(), reporter.get());
+  if (reporter) reporter->stop();
+  return status.ok() ? 0 : fail(ctx, api.get(), status.error());
+}
+
+}  // namespace varda::trainapp
