@@ -18,7 +18,9 @@ using codec::Json;
 using hosting::Problem;
 
 // Formats that a trainer reads, but a node cannot count.
-constexpr std::string_view kUncounted[] = {"idx", "npy", "npz"};
+constexpr std::string_view kUncounted[] = {"npy", "npz"};
+// Labels or images lie beside a file of these formats.
+constexpr std::string_view kWithNeighbours[] = {"coco", "idx", "npy", "txt"};
 
 std::string digest_of(const api::TrainingInitialModel& model) {
   return codec::Sha256::of(codec::write_json(codec::sorted(model.to_json()))).hex().substr(0, 16);
@@ -161,17 +163,22 @@ DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedD
                                               ": both must be on one node");
   const auto path = replication::local_path(view.spec.url);
   const bool plain = path && *path != "/" && (*path + "/").find("/../") == std::string::npos;
-  if (!plain || !agent.status.allows_path(*path))
+  if (!plain || !agent.status.allows_dataset(*path))
     return no_dataset("PathForbidden",
                       subject + " has the URL " + view.spec.url.substr(0, 256) +
                           ", which is not below a directory that the agent of node " + node +
-                          " allows (--allow-files-below)");
+                          " allows (--dataset-root)");
   const std::string format = lower(view.spec.format);
   if (started == Started::kNo) {
     if (std::string why = ready_problem(view.status, format); !why.empty())
       return no_dataset("DatasetNotReady", subject + " is not counted: " + why);
   }
-  return {DatasetOnNode{*path, format, view.status.fingerprint}, {}};
+  DatasetOnNode out{*path, format, view.status.fingerprint, *path};
+  const bool has_neighbours = std::find(std::begin(kWithNeighbours), std::end(kWithNeighbours),
+                                        format) != std::end(kWithNeighbours);
+  const std::string parent = path->substr(0, path->find_last_of('/'));
+  if (has_neighbours && agent.status.allows_dataset(parent)) out.mount = parent;
+  return {std::move(out), {}};
 }
 
 }  // namespace varda::controllers::trainingmodel

@@ -36,6 +36,7 @@ workers::ResolvedModel resolved(const api::TrainingBase& base, const api::Traini
 /// A dataset on its node.
 struct DatasetOnNode {
   std::string path, format, fingerprint;
+  std::string mount;  // the path, or the directory with further files of the samples
 };
 /// Exactly one member is set. Problems: DatasetNotFound, DatasetAmbiguous, DatasetElsewhere,
 /// PathForbidden, DatasetNotReady.

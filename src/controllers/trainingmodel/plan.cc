@@ -78,8 +78,8 @@ Json settings_of(const api::TrainingModelSpec& spec) {
 void add_dataset(const DatasetOnNode& dataset, const std::string& prefix, Worker& worker) {
   worker.variables.emplace_back(prefix + "_DATASET_URL", dataset.path);
   worker.variables.emplace_back(prefix + "_DATASET_FORMAT", dataset.format);
-  if (std::find(worker.data.begin(), worker.data.end(), dataset.path) == worker.data.end())
-    worker.data.push_back(dataset.path);
+  if (std::find(worker.data.begin(), worker.data.end(), dataset.mount) == worker.data.end())
+    worker.data.push_back(dataset.mount);
 }
 
 class Planner {
