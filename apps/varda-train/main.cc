@@ -19,7 +19,7 @@
 #include "job.h"
 #include "os/file_system.h"
 #include "os/process.h"
-#include "report.h"
+#include "package.h"
 #include "summary.h"
 #include "worker.h"
 
@@ -67,14 +67,7 @@ Status train_here(const Context& ctx, const app::TrainFlags& flags) {
   auto trained = train(ctx, job, engines, fs, console);
   console.clear();
   TRY_VOID(trained);
-  const std::string report = html_report({.outcome = trained->outcome,
-                                          .settings = training::to_json(job.settings),
-                                          .model = job.model.string(),
-                                          .data = job.data.path.string(),
-                                          .evaluation = evaluation_text(job),
-                                          .digest = trained->digest.hex(),
-                                          .engine = trained->engine});
-  TRY_VOID(os::write_file_atomically(fs, job.directory / "report.html", report));
+  TRY_VOID(write_report(fs, job, *trained));
   TRY_VOID(fs.remove(job.directory / kLockFile));
   std::fputs(summary(job, *trained).c_str(), stdout);
   return {};

@@ -58,14 +58,15 @@ Json progress_body(const training::Progress& progress, const std::vector<EpochRe
   return out;
 }
 
-Json final_body(const training::Outcome& outcome, const std::string& artifact) {
-  Json data = Json::object({{"artifact", artifact},
-                            {"file", "model.onnx"},
+Json final_body(const training::Outcome& outcome, const ResultFiles& files) {
+  Json data = Json::object({{"artifact", files.artifact},
+                            {"report", files.report},
                             {"format", "onnx"},
                             {"metrics", metrics_of(outcome.metrics)},
                             {"fingerprint", outcome.fingerprint},
                             {"samples", outcome.samples},
                             {"seconds", outcome.seconds}});
+  if (!files.file.empty()) data.set("file", files.file);
   data.set("history", history_of(outcome.history));
   const bool text = std::all_of(outcome.classes.begin(), outcome.classes.end(),
                                 [](const std::string& name) { return codec::is_utf8(name); });

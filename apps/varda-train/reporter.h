@@ -21,9 +21,14 @@ namespace varda::trainapp {
 /// The body of PUT /v1/progress. `history` gets at most 32 epochs.
 codec::Json progress_body(const training::Progress& progress,
                           const std::vector<training::EpochRecord>& history);
+/// The files of a result, by their names at the agent.
+struct ResultFiles {
+  std::string artifact, report;
+  std::string file;  // name of the artifact for servers; "": an archive
+};
 /// The body of the result `final`, of at most 28 KiB: without room, class names and then the
 /// history are left out.
-codec::Json final_body(const training::Outcome& outcome, const std::string& artifact);
+codec::Json final_body(const training::Outcome& outcome, const ResultFiles& files);
 
 /// One thread registers and reports progress, so a slow or absent agent never delays a step. The
 /// last values count. Thread-safe.

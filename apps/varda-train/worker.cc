@@ -12,6 +12,7 @@
 #include "codec/text.h"
 #include "net/client.h"
 #include "os/process.h"
+#include "package.h"
 #include "text.h"
 
 namespace varda::trainapp {
@@ -20,25 +21,34 @@ namespace {
 using codec::Json;
 
 constexpr const char* kResultFile = "result.json";
+constexpr const char* kReportFile = "report.html";
+constexpr const char* kModelFile = "model.onnx";
 constexpr std::uint64_t kResultBytesMax = 1 << 20;
 constexpr std::size_t kMessageBytesMax = 1024;
 constexpr std::chrono::seconds kErrorReport{10};
 
-/// A finished run: the file's SHA-256, and the body of the result `final`.
+/// A finished run: its files, and the body of the result `final`.
 struct Finished {
-  std::string digest;
+  std::string file;  // in the run's directory
+  std::string digest, report_digest;
   Json body;
 };
 
-/// The result of an earlier start, if the model is still the file of this result.
+/// The result of an earlier start, if its files are unchanged.
 std::optional<Finished> read_finished(os::FileSystem& fs, const os::Path& directory) {
   const auto text = os::read_file(fs, directory / kResultFile, kResultBytesMax);
   if (!text.ok()) return std::nullopt;
   const auto stored = codec::parse_json(*text);
-  const auto digest = digest_of_file(fs, directory / "model.onnx");
-  if (!stored.ok() || !digest.ok() || (*stored)["sha256"].as_string() != digest->hex())
-    return std::nullopt;
-  return Finished{digest->hex(), (*stored)["body"]};
+  if (!stored.ok()) return std::nullopt;
+  Finished out{(*stored)["file"].as_string(), (*stored)["sha256"].as_string(),
+               (*stored)["reportSha256"].as_string(), (*stored)["body"]};
+  for (const auto& [file, wanted] :
+       {std::pair(out.file, out.digest), std::pair(std::string(kReportFile), out.report_digest)}) {
+    if (file.empty() || file.find('/') != std::string::npos) return std::nullopt;
+    const auto digest = digest_of_file(fs, directory / file);
+    if (!digest.ok() || digest->hex() != wanted) return std::nullopt;
+  }
+  return out;
 }
 
 /// Passes calls to the reporter, and logs each epoch.
@@ -81,6 +91,8 @@ int fail(const Context& ctx, WorkerApi* api, const Error& error) {
   return code;
 }
 
+std::string report_name(const Contract& contract) { return "report-" + contract.artifact; }
+
 Result<Finished> train_once(const Context& ctx, const Contract& contract, WorkerParts& parts,
                             training::Observer& observer) {
   const os::Path& directory = contract.job.directory;
@@ -90,8 +102,16 @@ Result<Finished> train_once(const Context& ctx, const Contract& contract, Worker
   }
   TRY_VOID(ctx.check());
   TRY(const Trained trained, parts.train(ctx, contract.job, observer));
-  Finished out{trained.digest.hex(), final_body(trained.outcome, contract.artifact)};
-  const Json stored = Json::object({{"sha256", out.digest}, {"body", out.body}});
+  TRY(const Delivery model, package(ctx, parts.fs, directory, trained.source));
+  TRY(const Delivery report, write_report(parts.fs, contract.job, trained));
+  Finished out{model.file, model.digest.hex(), report.digest.hex(),
+               final_body(trained.outcome, {.artifact = contract.artifact,
+                                            .report = report_name(contract),
+                                            .file = model.file == kModelFile ? model.file : ""})};
+  const Json stored = Json::object({{"file", out.file},
+                                    {"sha256", out.digest},
+                                    {"reportSha256", out.report_digest},
+                                    {"body", out.body}});
   TRY_VOID(os::write_file_atomically(parts.fs, directory / kResultFile, codec::write_json(stored)));
   return out;
 }
@@ -103,8 +123,10 @@ Status train_and_report(const Context& ctx, const Contract& contract, WorkerPart
   TRY(const Finished finished, train_once(ctx, contract, parts, observer));
   if (api == nullptr) return {};
   reporter->phase("Uploading");
+  const os::Path& directory = contract.job.directory;
   TRY_VOID(
-      api->upload(ctx, contract.job.directory / "model.onnx", contract.artifact, finished.digest));
+      api->upload(ctx, directory / kReportFile, report_name(contract), finished.report_digest));
+  TRY_VOID(api->upload(ctx, directory / finished.file, contract.artifact, finished.digest));
   TRY_VOID(api->deliver(ctx, "PUT", "/v1/results/final", finished.body));
   log::info("result accepted by the agent",
             {{"artifact", contract.artifact}, {"sha256", finished.digest}});

@@ -104,7 +104,20 @@ TEST_F(Workers, FinishedRunHandsOverModelAndResult) {
   EXPECT_EQ(data["samples"].as_integer(), 7);
   EXPECT_EQ(data["classes"].size(), 2u);
   EXPECT_EQ(data["history"].size(), 1u);
+  EXPECT_EQ(data["report"].as_string(), "report-model-5");
+  EXPECT_THAT(agent_.file("report-model-5"), HasSubstr("</html>"));
   EXPECT_EQ(agent_.body("/v1/progress")["phase"].as_string(), "Uploading");
+}
+
+TEST_F(Workers, ModelWithLabelsIsHandedOverAsAnArchive) {
+  during_ = [this] { out_.write("labels.txt", "cat\ndog\n"); };
+  agent_.start();
+  EXPECT_EQ(run(environment()), 0);
+  const codec::Json data = agent_.body("/v1/results/final")["data"];
+  EXPECT_FALSE(data.contains("file"));
+  EXPECT_EQ(data["format"].as_string(), "onnx");
+  for (const char* part : {"model.onnx", "labels.txt", "weights 1", "cat\ndog\n"})
+    EXPECT_THAT(agent_.file("model-5"), HasSubstr(part));
 }
 
 TEST_F(Workers, EnvironmentDefinesTheJob) {
@@ -273,7 +286,7 @@ TEST(ReporterBodies, FinalFitsTheLimitOfTheAgent) {
   outcome.metrics = {{"accuracy", 0.9}, {"auc", std::numeric_limits<double>::quiet_NaN()}};
   for (int i = 0; i < 100'000; ++i) outcome.classes.push_back("class " + std::to_string(i));
   outcome.history.resize(1000);
-  const codec::Json body = final_body(outcome, "model-5");
+  const codec::Json body = final_body(outcome, {.artifact = "model-5"});
   EXPECT_LT(codec::write_json(body).size(), std::size_t{32} << 10);
   EXPECT_FALSE(body["data"].contains("classes"));
   EXPECT_EQ(body["data"]["history"].size(), 32u);

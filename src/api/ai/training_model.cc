@@ -377,6 +377,9 @@ void TrainingProduced::describe(Type<TrainingProduced>& t) {
   t.field("sha256", &P::sha256, "SHA-256 of the file.").length(0, 64);
   t.field("url", &P::url, "URL of the file in the registry.").length(0, 2048);
   t.field("bytes", &P::bytes, "Size of the file.").format("int64");
+  t.field("reportUrl", &P::report_url,
+          "URL of the run's report for people, an HTML file. Absent: there is none.")
+      .length(0, 2048);
 }
 
 void TrainingAttempts::describe(Type<TrainingAttempts>& t) {

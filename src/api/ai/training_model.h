@@ -138,6 +138,7 @@ struct TrainingProduced {
   std::string sha256;
   std::string url;
   std::int64_t bytes = 0;
+  std::string report_url;
   static void describe(Type<TrainingProduced>& t);
 };
 

@@ -70,11 +70,16 @@ std::string version_of(const TrainingModel& training, const ReportedArtifact& fi
   return wanted.empty() ? file.sha256.substr(0, kDefaultVersionDigits) : wanted;
 }
 
-std::string url_of(const std::string& registry, const ReportedResult& result) {
+std::string url_of(const std::string& registry, const ReportedArtifact& file,
+                   const std::string& name) {
   std::string url = registry;
   while (url.ends_with('/')) url.pop_back();
-  url += "/v1/blobs/sha256:" + result.file->sha256;
-  return result.file_name.empty() ? url : url + "/" + result.file_name;
+  url += "/v1/blobs/sha256:" + file.sha256;
+  return name.empty() ? url : url + "/" + name;
+}
+
+bool is_on_its_way(const std::optional<ReportedArtifact>& file) {
+  return file && file->state != "Uploaded" && file->state != "Failed";
 }
 
 bool same_figures(const api::TrainingProgress& a, const api::TrainingProgress& b) {
@@ -240,10 +245,15 @@ class Observer {
     if (file.state == "Failed")
       return fail({"UploadFailed", "the node cannot upload the file " + result.artifact +
                                        (file.reason.empty() ? "" : ": " + file.reason)});
-    if (file.state != "Uploaded" || file.sha256.empty())
+    if (file.state != "Uploaded" || file.sha256.empty() || is_on_its_way(result.report))
       return set("Running", no("Uploading", uploading_text(result)));
-    status().produced = api::TrainingProduced{version_of(training_, file), file.sha256,
-                                              url_of(options_.registry_url, result), file.bytes};
+    status().produced =
+        api::TrainingProduced{.version = version_of(training_, file),
+                              .sha256 = file.sha256,
+                              .url = url_of(options_.registry_url, file, result.file_name),
+                              .bytes = file.bytes};
+    if (result.report && result.report->state == "Uploaded" && !result.report->sha256.empty())
+      status().produced->report_url = url_of(options_.registry_url, *result.report, "report.html");
     const std::string model =
         "version " + status().produced->version + " of Model " + training_.spec.model_name;
     if (world_.output == nullptr || !has_result(*world_.output, status())) {

@@ -28,6 +28,8 @@ struct ReportedResult {
   std::string artifact;  // "": missing
   std::optional<ReportedArtifact> file;
   std::string file_name;  // end of the URL; "": none
+  // The report of the run for people, which was put to /v1/artifacts too. Absent: none.
+  std::optional<ReportedArtifact> report;
   std::string format;
   std::vector<api::ModelMetric> metrics;
   std::string fingerprint;
