@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the container images of this version from the release build, as OCI archives:
-# build/images/{varda,varda-serve}-VERSION.oci.tar. `ctr images import` and `podman load` read them.
+# build/images/{varda,varda-serve,varda-train}-VERSION.oci.tar. `ctr images import` and `podman load` read them.
 #
-#   scripts/images.sh                 both images, with buildah (FROM scratch)
+#   scripts/images.sh                 all images, with buildah (FROM scratch)
 #   scripts/images.sh root NAME DIR   only the contents of the image NAME, as a directory tree;
 #                                     needs no buildah
 #
@@ -67,7 +67,7 @@ root_of() {  # NAME DIR: the tree of an image
   chmod 1777 "$root/tmp"
   program "$root" "$bin/$name" "/usr/bin/$name"
   local loaded=("$bin/$name")
-  if [ "$name" = varda-serve ]; then
+  if [ "$name" != varda ]; then
     local engine=$bin/../lib/varda/varda-engine-onnxruntime.so
     [ -f "$engine" ] || fail "$engine is missing: run make deps build"
     [ -f "$onnxruntime" ] || fail "$onnxruntime is missing: run make deps"
@@ -156,3 +156,4 @@ mkdir -p "$work/run"
 echo '{"default": [{"type": "insecureAcceptAnything"}]}' > "$work/policy.json"
 pack varda "Varda: operator, gateway and agent"
 pack varda-serve "Varda: model server with ONNX Runtime"
+pack varda-train "Varda: trainer with ONNX Runtime"

@@ -20,12 +20,15 @@ def seen(root):
     return {str(path.relative_to(root)): (path.lstat().st_mode, path.lstat().st_mtime, content(path)) for path in root.rglob('*')}
 
 
+NAMES = ('varda', 'varda-serve', 'varda-train')
+
+
 class Images(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
         cls.addClassCleanup(shutil.rmtree, cls.work, True)
-        for name in ('varda', 'varda-serve'):
+        for name in NAMES:
             cls.make(name, cls.work / name)
 
     @classmethod
@@ -45,7 +48,7 @@ class Images(unittest.TestCase):
         return {str(path.relative_to(root)): path for path in root.rglob('*')}
 
     def test_programs_run_with_only_their_image(self):
-        for name in ('varda', 'varda-serve'):
+        for name in NAMES:
             done = subprocess.run(self.enter(name, '/usr/bin/' + name, '--version'), capture_output=True, text=True, env={})
             self.assertRegex(done.stdout, r'^%s \d+\.\d+\.\d+\n$' % name, done.stderr)
 
@@ -91,13 +94,13 @@ class Images(unittest.TestCase):
         self.assertIn('404', done.stderr)
 
     def test_public_authorities_are_where_openssl_looks(self):
-        for name in ('varda', 'varda-serve'):
+        for name in NAMES:
             root = self.work / name
             self.assertEqual(os.readlink(root / 'usr/lib/ssl/cert.pem'), '/etc/ssl/certs/ca-certificates.crt')
             self.assertIn('BEGIN CERTIFICATE', (root / 'etc/ssl/certs/ca-certificates.crt').read_text())
 
     def test_images_have_no_shell_and_a_licence_for_every_library(self):
-        for name in ('varda', 'varda-serve'):
+        for name in NAMES:
             files = self.files(name)
             self.assertEqual([p for p in files if p.startswith('usr/bin/')], ['usr/bin/' + name])
             self.assertEqual([p for p, path in files.items() if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o6000], [])
@@ -108,7 +111,7 @@ class Images(unittest.TestCase):
             for path in files:
                 if re.fullmatch(r'usr/lib/[^/]+-linux-gnu/lib(ssl|crypto)\.so\.3', path):
                     self.assertIn('usr/share/doc/libssl3/copyright', files)
-            for needed in ('varda', 'libc6', 'libssl3', 'libstdc++6', 'ca-certificates') + (('onnxruntime',) if name == 'varda-serve' else ('libarchive13', 'libsqlite3-0')):
+            for needed in ('varda', 'libc6', 'libssl3', 'libstdc++6', 'ca-certificates') + (('libarchive13', 'libsqlite3-0') if name == 'varda' else ('onnxruntime',)):
                 self.assertIn('usr/share/doc/%s/copyright' % needed, files)
 
     def test_equal_sources_give_equal_trees(self):
