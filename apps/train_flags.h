@@ -34,7 +34,8 @@ struct TrainFlags {
 /// A number with a unit, such as 60s.
 inline CLI::Validator duration_text() {
   const auto check = [](const std::string& text) -> std::string {
-    return parse_duration(text) ? "" : "\"" + text + "\" is not a duration such as 60s or 5m";
+    return varda::parse_duration(text) ? ""
+                                       : "\"" + text + "\" is not a duration such as 60s or 5m";
   };
   return CLI::Validator([check](std::string& text) { return check(text); }, "");
 }

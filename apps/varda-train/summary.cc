@@ -22,7 +22,7 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-/// A name of Kubernetes for the Model: "digits" for digits.onnx and for digits/3/model.onnx.
+/// A name of Kubernetes for the Model: "digits" for digits.onnx and digits/models/3/model.onnx.
 std::string model_name(os::Path path) {
   std::string name;
   for (path = path.lexically_normal(); !path.empty() && path != path.root_path();
@@ -31,7 +31,7 @@ std::string model_name(os::Path path) {
     const bool number = std::all_of(name.begin(), name.end(), [](char c) {
       return std::isdigit(static_cast<unsigned char>(c)) != 0;
     });
-    if (name != "model" && !number) break;
+    if (name != "model" && name != "models" && !number) break;
     name.clear();
   }
   for (char& c : name)

@@ -33,6 +33,7 @@ TEST(TrainSummary, HasMetricsFilesAndTheNextCommand) {
 TEST(TrainSummary, NameComesFromTheModelsPath) {
   EXPECT_THAT(summary_for("/m/digits/3/model.onnx", "o"), HasSubstr("--name digits "));
   EXPECT_THAT(summary_for("/m/digits/3/", "o"), HasSubstr("--name digits "));
+  EXPECT_THAT(summary_for("digits/models/3", "o"), HasSubstr("--name digits "));
   EXPECT_THAT(summary_for("My Model.onnx", "o"), HasSubstr("--name my-model "));
   EXPECT_THAT(summary_for("/3/model.onnx", "o"), HasSubstr("--name NAME "));
 }
