@@ -90,18 +90,22 @@ Result<Evaluation> parse_evaluation(const Json& json) {
   TRY(out.metrics, metrics_of(json));
   for (const Json& row : json["confusion"].as_array()) {
     auto& counts = out.confusion.emplace_back();
-    for (const Json& count : row.as_array())
+    for (const Json& count : row.as_array()) {
+      if (count.as_integer(-1) < 0) return corrupt("confusion");
       counts.push_back(static_cast<std::uint64_t>(count.as_integer()));
+    }
   }
   for (const auto& row : out.confusion)
     if (row.size() != out.confusion.size()) return corrupt("confusion");
   if (json["worst"].size() > kWorstMax) return corrupt("worst");
-  for (const Json& one : json["worst"].as_array())
+  for (const Json& one : json["worst"].as_array()) {
+    if (one["index"].as_integer(-1) < 0) return corrupt("worst");
     out.worst.push_back({.index = static_cast<std::size_t>(one["index"].as_integer()),
                          .place = one["place"].as_string(),
                          .expected = one["expected"].as_string(),
                          .predicted = one["predicted"].as_string(),
                          .loss = one["loss"].as_double()});
+  }
   return out;
 }
 
