@@ -691,6 +691,19 @@ def checkpoints():
     put('checkpoint', 'too_many', struct.pack('<QQ', 1, 2 ** 60) + item(b'w', 1))
 
 
+def training_runs():
+    put('training', 'settings', 's' + json.dumps({
+        'task': 'regression', 'loss': 'huber', 'epochs': 3, 'optimizer': {'name': 'adamw', 'learningRate': 0.1}, 'head': {'classes': 2}, 'freeze': ['a*'],
+        'schedule': {'name': 'cosine', 'warmupEpochs': 1}, 'earlyStopping': {'metric': 'rmse'}, 'augment': {'flip': True}, 'seed': 9}))
+    record = {'epoch': 1, 'loss': 0.5, 'evaluationLoss': 0.25, 'metrics': {'f1': 0.5}, 'learningRate': 0.1, 'seconds': 2.5}
+    state = {'identity': 'x', 'epoch': 1, 'batch': 2, 'lossSum': 1.5, 'samples': 8, 'learningRate': 0.1, 'epochSeconds': 0.5, 'seconds': 3.0, 'stopped': False,
+             'bestEpoch': 1, 'bestValue': 0.25, 'trainerBytes': 3, 'history': [record], 'evaluation': {
+                 'metrics': {'loss': 0.25}, 'confusion': [[1, 2], [3, 4]], 'worst': [{'index': 7, 'place': 'p', 'expected': 'a', 'predicted': 'b', 'loss': 2.5}]}}
+    text = json.dumps(state).encode()
+    put('training', 'checkpoint', b'c' + struct.pack('<Q', len(text)) + text + b'abcmodel')
+    put('training', 'too_long', b'c' + struct.pack('<Q', 2 ** 63) + text)
+
+
 def graph_defs():
     models = ROOT / 'plugins/opencv/testdata'
     for name in ('faces/3/frozen.pb', 'maps/frozen.pb', 'caffe/model.prototxt', 'darknet/model.cfg'):
@@ -738,7 +751,7 @@ def main():
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, onnx_files, checkpoints, graph_defs, enrolment_answers, chunk_lists, registry_requests,
+                 model_directories, model_files, onnx_files, checkpoints, training_runs, graph_defs, enrolment_answers, chunk_lists, registry_requests,
                  bucket_answers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
