@@ -115,6 +115,7 @@ def watch(varda, step, until):
         if line.rsplit(None, 1)[0] != last:
             last = line.rsplit(None, 1)[0]
             step.say(line)
+        check(found['status'].get('phase') != 'Failed', json.dumps(found['status'].get('conditions')))
         return until(found) and found
     return m.wait_until('progress of the TrainingModel', probe, every=0.4)
 

@@ -1,6 +1,7 @@
 #include "agent/agent.h"
 
 #include <thread>
+#include <unistd.h>
 
 #include "agent/core/address.h"
 #include "agent/core/core.h"
@@ -233,6 +234,7 @@ class AgentImpl final : public Agent {
     workers_ = std::make_unique<workers::Manager>(
         workers::Manager::Options{.directory = options_.data_directory / "workers",
                                   .socket_directory = options_.worker_socket.parent_path().string(),
+                                  .user = static_cast<std::int64_t>(::geteuid()),
                                   .artifacts = artifacts_.get()},
         fs_, *state_store_, rng_);
     std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get()};

@@ -15,8 +15,10 @@ using Parts = std::map<std::string, Json>;
 // The node's facts that affect every object there.
 std::string facts_of(const api::EdgeNode& node) {
   std::string text = node.status.model_root + "\n" + node.status.worker_root + "\n" +
-                     node.status.worker_socket_directory + "\n" + node.status.address + "\n" +
-                     node.metadata.deletion_timestamp.value_or("") + node.metadata.uid;
+                     node.status.worker_socket_directory + "\n" +
+                     std::to_string(node.status.worker_user.value_or(-1)) + "\n" +
+                     node.status.address + "\n" + node.metadata.deletion_timestamp.value_or("") +
+                     node.metadata.uid;
   for (const std::string& root : node.status.file_roots) text += "\n" + root;
   text += "\n";
   for (const std::string& root : node.status.dataset_roots) text += "\n" + root;

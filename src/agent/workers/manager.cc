@@ -512,6 +512,7 @@ core::ListId Manager::put_report(api::EdgeNodeStatus& status,
                                  const api::EdgeNodeStatus& /*live*/) const {
   status.worker_root = options_.directory.string();
   status.worker_socket_directory = options_.socket_directory;
+  status.worker_user = options_.user;
   const MutexLock lock(mutex_);
   status.workers = reported_.reports;
   return reported_.list;

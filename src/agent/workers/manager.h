@@ -38,6 +38,7 @@ class Manager final : public core::NodeComponent {
   struct Options {
     os::Path directory;                              // of the tokens
     std::string socket_directory;                    // of the API's socket; "": no socket
+    std::optional<std::int64_t> user;                // owner of both, for status.workerUser
     std::chrono::milliseconds report_period{1000};   // between reports; large reports wait longer
     std::size_t report_bytes_per_second = 16 << 10;  // limits upstream traffic on thin links
     std::chrono::milliseconds save_period{5000};     // between writes of progress and metrics

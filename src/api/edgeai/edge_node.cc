@@ -502,6 +502,10 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("workerSocketDirectory", &S::worker_socket_directory,
           "Directory of the agent's socket for workers on the node. Absent: there is no socket.")
       .length(0, 4096);
+  t.field("workerUser", &S::worker_user,
+          "User ID of the agent, which owns the workers' tokens and the socket.")
+      .format("int64")
+      .range(0, 4'294'967'295);
   t.field("address", &S::address, "IP address of the node.").length(0, 253);
   t.field("fileRoots", &S::file_roots,
           "Directories of the node that the administrator allows: pods may read Models with paths "

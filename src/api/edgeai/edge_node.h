@@ -309,8 +309,9 @@ struct EdgeNodeStatus {
   std::int64_t observed_generation = 0;
   std::string agent_version;
   std::string model_root;
-  std::string worker_root;              // directory of the workers' tokens
-  std::string worker_socket_directory;  // directory of the agent's socket for workers; "": none
+  std::string worker_root;                  // directory of the workers' tokens
+  std::string worker_socket_directory;      // directory of the agent's socket for workers; "": none
+  std::optional<std::int64_t> worker_user;  // owner of both
   std::string address;
   std::vector<std::string> file_roots;  // pods may read Models with paths below these
   std::vector<std::string> dataset_roots;

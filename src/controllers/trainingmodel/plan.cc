@@ -29,7 +29,8 @@ Worker placed_worker(const TrainingModel& training, const std::string& node) {
   return worker;
 }
 
-Json pod_of_image(const TrainingModel& training, const hosting::Options& options) {
+Json pod_of_image(const TrainingModel& training, const api::EdgeNode& agent,
+                  const hosting::Options& options) {
   const api::TrainingModelSpec& spec = training.spec;
   api::Pod pod;
   api::Container container;
@@ -38,11 +39,14 @@ Json pod_of_image(const TrainingModel& training, const hosting::Options& options
     container.image = options.train_image;
     container.image_pull_policy = "IfNotPresent";
     container.args = {"--worker"};
-    // The user is the image's: the worker's token belongs to the agent's user.
+    // Without capabilities, root can read and write only what belongs to root.
     container.security_context =
         Json::object({{"allowPrivilegeEscalation", false},
                       {"readOnlyRootFilesystem", true},
                       {"capabilities", Json::object({{"drop", Json::array({"ALL"})}})}});
+    // Only the agent's user can read the worker's token, and write to its directory.
+    if (agent.status.worker_user)
+      container.security_context.set("runAsUser", *agent.status.worker_user);
     container.unknown = Json::object({{"terminationMessagePolicy", "FallbackToLogsOnError"}});
   } else {
     container.image = spec.image;
@@ -52,9 +56,10 @@ Json pod_of_image(const TrainingModel& training, const hosting::Options& options
   return pod.to_json()["spec"];
 }
 
-Json pod_spec_of(const TrainingModel& training, const hosting::Options& options) {
+Json pod_spec_of(const TrainingModel& training, const api::EdgeNode& agent,
+                 const hosting::Options& options) {
   Json spec = training.spec.pod_spec();
-  if (spec.is_null()) spec = pod_of_image(training, options);
+  if (spec.is_null()) spec = pod_of_image(training, agent, options);
   if (std::as_const(spec)["restartPolicy"].as_string().empty())
     spec.set("restartPolicy", "OnFailure");
   return spec;
@@ -198,7 +203,7 @@ class Planner {
       worker.variables.emplace_back("TRAINING", codec::write_json(settings_of(spec)));
     for (const api::TrainingParameter& one : spec.parameters)
       worker.variables.emplace_back(one.key, one.value);
-    worker.pod_spec = pod_spec_of(training_, options_);
+    worker.pod_spec = pod_spec_of(training_, *agent, options_);
     worker.pod_metadata = spec.pod_metadata();
   }
 
