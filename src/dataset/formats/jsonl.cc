@@ -1,5 +1,5 @@
 // jsonl: one JSON text per line. https://jsonlines.org
-#include "dataset/internal/json_stream.h"
+#include "dataset/json_stream.h"
 #include "dataset/internal/line_scanner.h"
 
 namespace varda::dataset {

@@ -1,7 +1,7 @@
 // Base of formats with one JSON text per file.
 #pragma once
 
-#include "dataset/internal/json_stream.h"
+#include "dataset/json_stream.h"
 #include "dataset/internal/scanner.h"
 
 namespace varda::dataset {

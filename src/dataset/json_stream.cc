@@ -1,4 +1,4 @@
-#include "dataset/internal/json_stream.h"
+#include "dataset/json_stream.h"
 
 #include <array>
 #include <cstring>
