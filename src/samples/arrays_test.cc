@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "codec/digest.h"
 #include "codec/gzip.h"
 #include "samples/internal/array.h"
 #include "samples/testing/folder.h"
@@ -157,6 +158,23 @@ TEST(Arrays, NpzArraysFormAPair) {
   EXPECT_EQ(folder.error("e.npz", options({-1, 2})),
             "e.npz: no pair of arrays named X and y, x_train and y_train, images and labels, or "
             "data and target");
+}
+
+// Written by Python's zipfile as numpy.savez_compressed() does: deflate, and 64-bit sizes.
+constexpr std::string_view kSavezCompressed =
+    "UEsDBC0AAAAIAAAAIQBO+yB1//////////8FABQAWC5ucHkBABAAkAAAAAAAAABTAAAAAAAAAJvsF+obEMnIUMZQ"
+    "rZ6SWpxcpG6loG6TZqKuo6Cell9UUpSYF59flJIKEndLzClOBYoXZyQWpAL5GkY6CkaaOgq1CmQDLgaGBnsGBgYH"
+    "IALiBgcAUEsDBC0AAAAIAAAAIQBxvme5//////////8FABQAeS5ucHkBABAAkAAAAAAAAABKAAAAAAAAAJvsF+ob"
+    "EMnIUMZQrZ6SWpxcpG6loG6TaaGuo6Cell9UUpSYF59flJIKEndLzClOBYoXZyQWpAL5GkY6mjoKtQoUAC5WBghg"
+    "g9IAUEsBAi0DLQAAAAgAAAAhAE77IHVTAAAAkAAAAAUAAAAAAAAAAAAAAIABAAAAAFgubnB5UEsBAi0DLQAAAAgA"
+    "AAAhAHG+Z7lKAAAAkAAAAAUAAAAAAAAAAAAAAIABigAAAHkubnB5UEsFBgAAAAACAAIAZgAAAAsBAAAAAA==";
+
+TEST(Arrays, CompressedNpzOfNumpyIsRead) {
+  Folder folder;
+  folder.put("d.npz", codec::unbase64(kSavezCompressed).value());
+  const auto data = folder.open("d.npz", options({-1, 2})).value();
+  EXPECT_THAT(data->classes(), ElementsAre("5", "6"));
+  EXPECT_THAT(values(data->read(kBoth, {}, 1).value()), ElementsAre(1, 2, 3, 4));
 }
 
 TEST(Arrays, RowsOfFlagsAreSeveralLabels) {

@@ -28,6 +28,10 @@ constexpr std::array kSampleFormats = {
     SampleFormat{"idx", Takes::kBoth, internal::open_idx},
     SampleFormat{"npy", Takes::kBoth, internal::open_npy},
     SampleFormat{"npz", Takes::kFile, internal::open_npz},
+    SampleFormat{"txt", Takes::kBoth, internal::open_list},
+    SampleFormat{"coco", Takes::kFile, internal::open_coco},
+    SampleFormat{"voc", Takes::kFolder, internal::open_voc},
+    SampleFormat{"xml", Takes::kFolder, internal::open_voc},
     SampleFormat{"imagefolder", Takes::kFolder, internal::open_image_folder},
 };
 

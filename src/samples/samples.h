@@ -55,7 +55,7 @@ struct Augment {
 
 /// Limits on memory.
 inline constexpr std::uint64_t kUnpackedBytesMax = std::uint64_t{256} << 20;  // of one dataset
-inline constexpr std::uint64_t kImageBytesMax = std::uint64_t{64} << 20;      // of an image file
+inline constexpr std::uint64_t kImageBytesMax = std::uint64_t{64} << 20;      // of a file, a row
 inline constexpr std::uint64_t kBatchBytesMax = std::uint64_t{1} << 30;
 
 struct Options {

@@ -209,7 +209,7 @@ TEST(Tables, FolderOfFilesIsOneTable) {
   EXPECT_EQ(data->place(3), "a/1.csv, line 2");
   folder.put("c.csv", "z,y\n3,a\n");
   EXPECT_EQ(folder.error("", options({-1, 1})),
-            "c.csv, line 1: the columns differ from the columns of a.CSV");
+            "c.csv, line 1: the columns differ from the columns of the first file");
 }
 
 TEST(Tables, RowsFillInputsOfTheSameNumberOfValues) {
@@ -260,6 +260,22 @@ TEST(Tables, LongTablesAreReadRowByRow) {
   EXPECT_THAT(values(batch), ElementsAre(99'999, 99'999 % 7, 77'777, 77'777 % 7));
   EXPECT_THAT(batch.labels, ElementsAre(99'999 % 3, 77'777 % 3));
   EXPECT_EQ(data->place(99'999), "t.csv, line 100001");
+}
+
+TEST(Tables, RecordsMayBeLargerThanOneRead) {
+  Folder folder;
+  std::string text = "a,notes,kind\n";
+  for (int i = 0; i < 3; ++i) {
+    text += std::to_string(i) + ",\"";
+    for (int line = 0; line < 200'000; ++line) text += "line \"\"x\"\",\n";
+    text += "\"," + std::to_string(i % 2) + "\n";
+  }
+  folder.put("t.csv", text);
+  Options some = options({-1, 1});
+  some.features = {"a"};
+  const auto data = folder.open("t.csv", some).value();
+  EXPECT_THAT(values(read_all(*data)), ElementsAre(0, 1, 2));
+  EXPECT_EQ(data->place(2), "t.csv, line 400004");
 }
 
 TEST(Tables, AppendedRowsWaitForTheNextTraining) {

@@ -113,6 +113,9 @@ Status Array::check_size(std::uint64_t bytes) {
   if (header_.shape.empty()) return Error(Code::kInvalid, "the array is one number, without rows");
   rows_ = static_cast<std::size_t>(header_.shape[0]);
   row_bytes_ = rows_ == 0 ? 0 : header_.data_bytes / rows_;
+  if (row_bytes_ > kImageBytesMax)
+    return Error(Code::kExhausted,
+                 "a row has more than " + std::to_string(kImageBytesMax >> 20) + " MiB");
   return {};
 }
 

@@ -33,6 +33,7 @@ struct RowImage {
 std::optional<RowImage> image_of(const tensor::Shape& row) {
   const auto size = [&](std::size_t i) { return static_cast<std::size_t>(row[i]); };
   const auto is_channels = [&](std::size_t i) { return row[i] == 1 || row[i] == 3; };
+  if (std::find(row.begin(), row.end(), 0) != row.end()) return std::nullopt;
   if (row.size() == 2) return RowImage{size(1), size(0), 1, false};
   if (row.size() == 3 && is_channels(2)) return RowImage{size(1), size(0), size(2), false};
   if (row.size() == 3 && is_channels(0)) return RowImage{size(2), size(1), size(0), true};
@@ -211,18 +212,6 @@ Opened open_array_files(const Source& source, const os::Path& x_path, const os::
   TRY(Array x, Array::open(source.ctx, source.tree, x_path, memory_left));
   TRY(Array y, Array::open(source.ctx, source.tree, y_path, memory_left));
   return open_arrays(source, std::move(x), std::move(y), hash);
-}
-
-/// Names of the files in a folder, sorted.
-Result<std::set<std::string>> file_names(os::ReadableTree& tree, const os::Path& folder) {
-  TRY(const auto directory, tree.list(folder));
-  std::set<std::string> out;
-  for (;;) {
-    TRY(auto entry, directory->next());
-    if (!entry) return out;
-    if (entry->facts.kind == os::FileKind::kFile || entry->facts.kind == os::FileKind::kSymlink)
-      out.insert(std::move(entry->name));
-  }
 }
 
 /// "train-images-idx3-ubyte" and "train-images.idx3-ubyte.gz" give "train-".

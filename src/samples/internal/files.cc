@@ -142,4 +142,15 @@ Status visit_files(const Context& ctx, os::ReadableTree& tree, const os::Path& r
   return FolderWalk{ctx, tree, root, wanted, visit}.enter(*directory, "", 0);
 }
 
+Result<std::set<std::string>> file_names(os::ReadableTree& tree, const os::Path& folder) {
+  TRY(const auto directory, tree.list(folder));
+  std::set<std::string> out;
+  for (;;) {
+    TRY(auto entry, directory->next());
+    if (!entry) return out;
+    if (entry->facts.kind == os::FileKind::kFile || entry->facts.kind == os::FileKind::kSymlink)
+      out.insert(std::move(entry->name));
+  }
+}
+
 }  // namespace varda::samples::internal

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,5 +63,28 @@ struct Found {
 Status visit_files(const Context& ctx, os::ReadableTree& tree, const os::Path& root,
                    const std::function<bool(std::string_view name)>& wanted,
                    const std::function<Status(const Found& found)>& visit);
+
+/// Names of the files and links in one folder, sorted.
+Result<std::set<std::string>> file_names(os::ReadableTree& tree, const os::Path& folder);
+
+/// Many names in little memory: their bytes, and 8 more each.
+class Names {
+ public:
+  /// Returns the number of the name.
+  std::size_t add(std::string_view name) {
+    bytes_ += name;
+    ends_.push_back(bytes_.size());
+    return ends_.size() - 1;
+  }
+  std::size_t size() const { return ends_.size(); }
+  std::string_view operator[](std::size_t number) const {
+    const std::size_t begin = number == 0 ? 0 : ends_[number - 1];
+    return std::string_view(bytes_).substr(begin, ends_[number] - begin);
+  }
+
+ private:
+  std::string bytes_;
+  std::vector<std::size_t> ends_;
+};
 
 }  // namespace varda::samples::internal

@@ -11,5 +11,8 @@ Opened open_image_folder(Source source);
 Opened open_idx(Source source);
 Opened open_npy(Source source);
 Opened open_npz(Source source);
+Opened open_list(Source source);
+Opened open_coco(Source source);
+Opened open_voc(Source source);
 
 }  // namespace varda::samples::internal

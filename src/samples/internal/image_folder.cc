@@ -34,7 +34,7 @@ class ImageFolder final : public Pictures {
 
   std::size_t size() const override { return folder_of_.size(); }
   std::string place(std::size_t index) const override {
-    return folders_[folder_of_[index]].path + "/" + std::string(name_of(index));
+    return folders_[folder_of_[index]].path + "/" + std::string(names_[index]);
   }
 
  private:
@@ -56,27 +56,19 @@ class ImageFolder final : public Pictures {
       folders_.push_back(
           {found.folder, found.folder.substr(0, found.folder.find('/')), folder_of_.size()});
     folder_of_.push_back(static_cast<std::uint32_t>(folders_.size() - 1));
-    names_ += found.name;
-    name_ends_.push_back(names_.size());
+    names_.add(found.name);
     return {};
   }
 
-  std::string_view name_of(std::size_t index) const {
-    const std::size_t begin = index == 0 ? 0 : name_ends_[index - 1];
-    return std::string_view(names_).substr(begin, name_ends_[index] - begin);
-  }
-  os::Path path_of(std::size_t index) const override {
-    return root_ / folders_[folder_of_[index]].path / name_of(index);
-  }
-  std::string_view label_of(std::size_t index) const override {
-    return folders_[folder_of_[index]].class_name;
+  Result<Item> item(std::size_t index) const override {
+    const Folder& folder = folders_[folder_of_[index]];
+    return Item{root_ / folder.path / names_[index], std::nullopt, folder.class_name};
   }
 
   const os::Path root_;
   std::vector<Folder> folders_;
   std::vector<std::uint32_t> folder_of_;
-  std::string names_;
-  std::vector<std::uint64_t> name_ends_;
+  Names names_;
 };
 
 }  // namespace

@@ -74,18 +74,21 @@ Result<codec::Image> cropped(const codec::Image& image, const Box& box) {
   return out;
 }
 
-Result<codec::Image> Pictures::image(std::size_t index) const {
-  TRY(const std::string bytes, image_bytes(tree_, path_of(index)));
+Result<codec::Image> Pictures::image(const Item& item) const {
+  TRY(const std::string bytes, image_bytes(tree_, item.path));
   TRY(codec::Image image, decode(bytes));
-  if (const auto box = box_of(index)) return cropped(image, *box);
+  if (item.box) return cropped(image, *item.box);
   return image;
 }
 
 Result<std::string> Pictures::picture(std::size_t index) const {
-  if (!box_of(index)) return image_bytes(tree_, path_of(index)).context(place(index));
-  auto part = image(index);
-  if (!part.ok()) return std::move(part).error().context(place(index));
-  return codec::encode_png(*part);
+  const auto read = [&]() -> Result<std::string> {
+    TRY(const Item found, item(index));
+    if (!found.box) return image_bytes(tree_, found.path);
+    TRY(const codec::Image part, image(found));
+    return codec::encode_png(part);
+  };
+  return read().context(place(index));
 }
 
 class Pictures::Reader final : public SampleReader {
@@ -93,9 +96,10 @@ class Pictures::Reader final : public SampleReader {
   explicit Reader(const Pictures& pictures) : pictures_(pictures) {}
 
   Status read(const Place& at, Batch& out) override {
-    TRY(codec::Image image, pictures_.image(at.index));
+    TRY(const Item item, pictures_.item(at.index));
+    TRY(codec::Image image, pictures_.image(item));
     pictures_.input_.write(std::move(image), at.augment, at.seed, at.index, out.input, at.row);
-    const std::string_view label = pictures_.label_of(at.index);
+    const std::string_view label = item.label;
     return pictures_.labels_.append({&label, 1}, out);
   }
 

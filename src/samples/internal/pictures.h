@@ -34,9 +34,13 @@ class Pictures : public Readable {
   Result<std::string> picture(std::size_t index) const override;
 
  protected:
-  virtual os::Path path_of(std::size_t index) const = 0;
-  virtual std::optional<Box> box_of(std::size_t) const { return std::nullopt; }
-  virtual std::string_view label_of(std::size_t index) const = 0;
+  struct Item {
+    os::Path path;
+    std::optional<Box> box;
+    std::string label;
+  };
+  /// An error lacks the place of the sample.
+  virtual Result<Item> item(std::size_t index) const = 0;
 
   os::ReadableTree& tree_;
 
@@ -47,7 +51,7 @@ class Pictures : public Readable {
     return input_.allocate(count);
   }
   std::unique_ptr<SampleReader> reader() const override;
-  Result<codec::Image> image(std::size_t index) const;
+  Result<codec::Image> image(const Item& item) const;
 
   const PictureInput input_;
 };

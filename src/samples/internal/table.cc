@@ -1,51 +1,31 @@
 // csv and tsv: one table from one file, or from the files of a folder.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/text.h"
 #include "codec/text.h"
 #include "dataset/header.h"
 #include "samples/internal/formats.h"
 #include "samples/internal/input.h"
-#include "samples/internal/records.h"
+#include "samples/internal/record_index.h"
 
 namespace varda::samples::internal {
 namespace {
 
-constexpr std::size_t kTableReadBytes = 1 << 20;
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
 std::string column_text(std::string_view name) { return codec::quote(codec::clipped(name, 64)); }
-
-struct TableFile {
-  os::Path path;
-  std::string name;  // below the dataset's path
-  os::FileFacts facts;
-  std::size_t first = 0;  // number of the first row
-};
-
-Error too_long() {
-  return Error(Code::kInvalid, "a record longer than " +
-                                   std::to_string(dataset::kRecordBytesMax >> 20) +
-                                   " MiB; is a quote missing?");
-}
 
 class Table final : public Readable {
  public:
   Table(os::ReadableTree& tree, const TableDialect& dialect, Options options)
       : Readable(Labels(options.task, {})),
-        tree_(tree),
+        index_(tree, dialect),
         dialect_(dialect),
         options_(std::move(options)) {}
 
-  Status add_file(const Context& ctx, const os::Path& path, const std::string& name);
-  Status finish();
+  Status read_files(const Source& source, std::string_view extension);
 
-  std::size_t size() const override { return offsets_.size(); }
-  std::string place(std::size_t index) const override {
-    return file_of(index).name + ", line " + std::to_string(lines_[index]);
-  }
+  std::size_t size() const override { return index_.size(); }
+  std::string place(std::size_t index) const override { return index_.place(index); }
   std::vector<double> fill() const override { return fill_; }
   std::vector<std::string> features() const override {
     std::vector<std::string> out;
@@ -60,8 +40,7 @@ class Table final : public Readable {
   }
   std::unique_ptr<SampleReader> reader() const override;
 
-  Status add_record(const Record& record, std::uint64_t offset, std::uint64_t line,
-                    std::size_t bytes);
+  Result<bool> add_record(const Record& record, std::size_t bytes, bool first);
   Status choose_columns();
   Result<std::size_t> find_column(std::string_view wanted, std::string_view setting) const;
   Status add_row(const Record& record);
@@ -70,23 +49,12 @@ class Table final : public Readable {
   std::string column_name(std::size_t column) const {
     return names_.empty() ? std::to_string(column + 1) : names_[column];
   }
-  const TableFile& file_of(std::size_t index) const {
-    const auto after = std::upper_bound(
-        files_.begin(), files_.end(), index,
-        [](std::size_t wanted, const TableFile& file) { return wanted < file.first; });
-    return *(after - 1);
-  }
 
-  os::ReadableTree& tree_;
+  RecordIndex index_;
   const TableDialect dialect_;
   const Options options_;
-  Fingerprint hash_;
-  std::vector<TableFile> files_;  // only those with rows, once complete
-  std::vector<std::uint64_t> offsets_;
-  std::vector<std::uint32_t> lines_;
   std::vector<std::string> names_;  // of the header; empty: none
   std::size_t columns_ = 0;         // 0: no record yet
-  bool first_record_ = true;        // of the present file
   std::vector<std::size_t> features_, labels_at_;
   std::optional<NumberInput> input_;
   std::vector<double> sums_;
@@ -95,91 +63,29 @@ class Table final : public Readable {
   std::vector<std::string_view> cells_;  // while the rows are read
 };
 
-Status Table::add_file(const Context& ctx, const os::Path& path, const std::string& name) {
-  TRY(const auto file, tree_.open(path));
-  TableFile entry{.path = path, .name = name, .facts = {}, .first = offsets_.size()};
-  TRY(entry.facts, file->facts());
-  files_.push_back(entry);
-  hash_.add_text(name);
-  hash_.add_text(std::to_string(entry.facts.size_bytes));
-  first_record_ = true;
-
-  Record record(dialect_);
-  std::string buffer;
-  std::uint64_t offset = 0, line = 1;  // of the buffer's first byte
-  std::size_t used = 0;                // bytes of the buffer
-  bool last = entry.facts.size_bytes == 0;
-  const auto failed = [&](const Error& error) {
-    return error.context(name + ", line " + std::to_string(line));
-  };
-  while (!last) {
-    TRY_VOID(ctx.check());
-    const std::size_t kept = buffer.size() - used;
-    if (kept > dataset::kRecordBytesMax) return failed(too_long());
-    buffer.erase(0, used);
-    used = 0;
-    // A long record doubles the buffer, so each byte is parsed a few times at most.
-    const std::uint64_t left = entry.facts.size_bytes - offset - kept;  // as of the start
-    const auto count =
-        static_cast<std::size_t>(std::min<std::uint64_t>(left, std::max(kTableReadBytes, kept)));
-    last = count == left;
-    buffer.resize(kept + count);
-    if (auto read = read_exactly(*file, offset + kept, std::span(buffer).subspan(kept)); !read.ok())
-      return std::move(read).error().context(name);
-    hash_.add_bytes(std::string_view(buffer).substr(kept));
-    if (offset == 0 && kept == 0 && buffer.starts_with(kByteOrderMark))
-      used = kByteOrderMark.size();
-    while (used < buffer.size()) {
-      const std::string_view rest = std::string_view(buffer).substr(used);
-      const auto length = record.parse(rest, last);
-      if (!length.ok()) return failed(length.error());
-      if (!*length) break;
-      if (**length > dataset::kRecordBytesMax) return failed(too_long());
-      if (!record.blank()) {
-        if (auto added = add_record(record, offset + used, line, **length); !added.ok())
-          return failed(added.error());
-      }
-      const std::string_view text = rest.substr(0, **length);
-      line += static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
-      used += **length;
-    }
-    offset += used;
-  }
-  if (files_.back().first == offsets_.size()) files_.pop_back();
-  return {};
-}
-
-Status Table::add_record(const Record& record, std::uint64_t offset, std::uint64_t line,
-                         std::size_t bytes) {
+Result<bool> Table::add_record(const Record& record, std::size_t bytes, bool first) {
   if (columns_ != 0 && record.size() != columns_)
     return Error(Code::kInvalid, std::to_string(record.size()) +
                                      (record.size() == 1 ? " field" : " fields") +
                                      " where the first record has " + std::to_string(columns_));
-  if (first_record_) {
-    first_record_ = false;
-    const bool was_first = columns_ == 0;
-    const bool had_names = !names_.empty();
+  if (first) {
     std::vector<std::string> fields;
     for (std::size_t i = 0; i < record.size(); ++i) fields.emplace_back(record[i]);
     const bool header = options_.header == dataset::Header::kYes ||
                         (options_.header == dataset::Header::kAuto &&
                          bytes <= dataset::kHeaderBytesMax && dataset::names_columns(fields));
-    columns_ = record.size();
     for (std::string& field : fields) field = trim(field);
-    if (was_first) {
+    if (columns_ == 0) {
+      columns_ = record.size();
       if (header) names_ = std::move(fields);
       TRY_VOID(choose_columns());
-    } else if (header != had_names || (header && fields != names_)) {
-      return Error(Code::kInvalid, "the columns differ from the columns of " + files_.front().name);
+    } else if (header == names_.empty() || (header && fields != names_)) {
+      return Error(Code::kInvalid, "the columns differ from the columns of the first file");
     }
-    if (header) return {};
+    if (header) return false;
   }
-  if (line > std::numeric_limits<std::uint32_t>::max())
-    return Error(Code::kExhausted, "a file may have 4,294,967,295 lines; split the file");
   TRY_VOID(add_row(record));
-  offsets_.push_back(offset);
-  lines_.push_back(static_cast<std::uint32_t>(line));
-  return {};
+  return true;
 }
 
 Result<std::size_t> Table::find_column(std::string_view wanted, std::string_view setting) const {
@@ -283,9 +189,16 @@ Status Table::add_row(const Record& record) {
   return labels_.add(cells_);
 }
 
-Status Table::finish() {
+Status Table::read_files(const Source& source, std::string_view extension) {
+  Fingerprint hash;
+  TRY_VOID(index_.add(source.ctx, source.path, source.is_folder, extension, hash,
+                      [&](const Record& record, std::size_t bytes, bool first) {
+                        return add_record(record, bytes, first);
+                      }));
+  if (size() == 0)
+    return Error(Code::kInvalid, source.name() + " has no rows; training needs at least one");
   labels_.settle();
-  fingerprint_ = hash_.text();
+  fingerprint_ = hash.text();
   fill_ = options_.fill;
   for (const double value : fill_) TRY_VOID(input_->check(value));
   if (!fill_.empty()) return {};
@@ -303,42 +216,26 @@ Status Table::finish() {
 
 class Table::Reader final : public SampleReader {
  public:
-  explicit Reader(const Table& table) : table_(table), record_(table.dialect_) {}
+  explicit Reader(const Table& table) : table_(table), records_(table.index_) {}
 
   Status read(const Place& place, Batch& out) override {
-    const TableFile& entry = table_.file_of(place.index);
-    if (entry_ != &entry) {
-      TRY(file_, table_.tree_.open(entry.path));
-      TRY_VOID(check_unchanged(*file_, entry.facts));
-      entry_ = &entry;
-    }
-    const std::size_t index = place.index;
-    const std::uint64_t begin = table_.offsets_[index];
-    const bool last = index + 1 == table_.size() || &table_.file_of(index + 1) != &entry;
-    const std::uint64_t end = last ? entry.facts.size_bytes : table_.offsets_[index + 1];
-    // Empty lines may follow the record, so its end is not known exactly.
-    text_.resize(static_cast<std::size_t>(
-        std::min<std::uint64_t>(end - begin, dataset::kRecordBytesMax + 2)));
-    TRY_VOID(read_exactly(*file_, begin, text_));
-    TRY_VOID(record_.parse(text_, true));
-    if (record_.size() != table_.columns_)
+    TRY(const Record* found, records_.read(place.index));
+    const Record& record = *found;
+    if (record.size() != table_.columns_)
       return Error(Code::kConflict, "the file changed during the training; start again");
     values_.clear();
     for (std::size_t i = 0; i < table_.features_.size(); ++i) {
-      TRY(const auto value, table_.feature(record_, i));
+      TRY(const auto value, table_.feature(record, i));
       values_.push_back(value.value_or(table_.fill_[i]));
     }
     table_.input_->write(values_, out.input, place.row);
-    table_.label_cells(record_, cells_);
+    table_.label_cells(record, cells_);
     return table_.labels_.append(cells_, out);
   }
 
  private:
   const Table& table_;
-  Record record_;
-  const TableFile* entry_ = nullptr;
-  std::unique_ptr<os::ReadableFile> file_;
-  std::string text_;
+  RecordIndex::Reader records_;
   std::vector<double> values_;
   std::vector<std::string_view> cells_;
 };
@@ -346,24 +243,8 @@ class Table::Reader final : public SampleReader {
 std::unique_ptr<SampleReader> Table::reader() const { return std::make_unique<Reader>(*this); }
 
 Opened open_table(Source source, const TableDialect& dialect, std::string_view extension) {
-  auto table = std::make_shared<Table>(source.tree, dialect, std::move(source.options));
-  if (source.is_folder) {
-    std::vector<std::string> names;
-    TRY_VOID(visit_files(
-        source.ctx, source.tree, source.path,
-        [&](std::string_view name) { return has_extension(name, extension); },
-        [&](const Found& found) -> Status {
-          names.push_back(found.folder.empty() ? found.name : found.folder + "/" + found.name);
-          return {};
-        }));
-    for (const std::string& name : names)
-      TRY_VOID(table->add_file(source.ctx, source.path / name, name));
-  } else {
-    TRY_VOID(table->add_file(source.ctx, source.path, source.name()));
-  }
-  if (table->size() == 0)
-    return Error(Code::kInvalid, source.name() + " has no rows; training needs at least one");
-  TRY_VOID(table->finish());
+  auto table = std::make_shared<Table>(source.tree, dialect, source.options);
+  TRY_VOID(table->read_files(source, extension));
   return std::shared_ptr<const Dataset>(std::move(table));
 }
 
