@@ -34,7 +34,6 @@ using tensor::Tensor;
 constexpr std::chrono::milliseconds kProgressEvery{200};
 constexpr std::size_t kNamedMax = 4;                              // samples or classes in a message
 constexpr std::uint64_t kCheckpointMax = std::uint64_t{1} << 36;  // bytes
-constexpr std::size_t kLabelBatch = 256;
 
 Error invalid(std::string message) { return Error(Code::kInvalid, std::move(message)); }
 
@@ -149,7 +148,8 @@ class Run {
     std::vector<std::size_t> all(data().size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
     std::vector<std::int64_t> out;
-    samples::Loader loader(data(), std::move(all), kLabelBatch, {}, 0);
+    samples::Loader loader(data(), std::move(all), static_cast<std::size_t>(settings_.batch_size),
+                           {}, 0);
     for (;;) {
       TRY(const auto batch, loader.next(ctx_));
       if (!batch) break;
@@ -287,7 +287,7 @@ class Run {
       return;
     }
     log::info("training continues from a checkpoint",
-              {{"epoch", state_.epoch + 1}, {"batch", state_.batch}});
+              {{"epochs_done", state_.epoch}, {"batches_done", state_.batch}});
     for (const EpochRecord& record : state_.history) observer_.epoch(record);
   }
 
