@@ -32,8 +32,8 @@ using samples::Task;
 using tensor::Tensor;
 
 constexpr std::chrono::milliseconds kProgressEvery{200};
-constexpr std::size_t kNamedMax = 4;                              // samples or classes in a message
-constexpr std::uint64_t kCheckpointMax = std::uint64_t{1} << 36;  // bytes
+constexpr std::size_t kNamedMax = 4;                        // samples or classes in a message
+constexpr std::uint64_t kFileMax = std::uint64_t{1} << 36;  // bytes
 
 Error invalid(std::string message) { return Error(Code::kInvalid, std::move(message)); }
 
@@ -67,11 +67,15 @@ class Run {
         request_(std::move(request)),
         settings_(request_.settings),
         observer_(observer),
-        checkpoint_path_(request_.directory / "checkpoint") {}
+        checkpoint_path_(request_.directory / "checkpoint"),
+        model_path_(request_.directory / "model.onnx"),
+        metrics_path_(request_.directory / "metrics.json") {}
 
   Result<Outcome> run() {
     TRY_VOID(fs_.make_directories(request_.directory));
     TRY_VOID(os::remove_leftovers(fs_, request_.directory));
+    identity_ = make_identity();
+    if (std::optional<Outcome> outcome = finished()) return std::move(*outcome);
     TRY_VOID(prepare_data());
     TRY_VOID(open());
     resume();
@@ -161,7 +165,6 @@ class Run {
   }
 
   Status open() {
-    identity_ = make_identity();
     std::string file = std::move(request_.model);
     if (settings_.head_classes) {
       TRY_VOID(check_head());
@@ -268,7 +271,7 @@ class Run {
     const auto info = fs_.stat(checkpoint_path_);
     if (info.ok() && !*info) return;
     const auto read = [&]() -> Status {
-      TRY(const std::string bytes, os::read_file(fs_, checkpoint_path_, kCheckpointMax));
+      TRY(const std::string bytes, os::read_file(fs_, checkpoint_path_, kFileMax));
       TRY(RunCheckpoint found, RunCheckpoint::decode(bytes));
       if (found.identity != identity_)
         return invalid("the checkpoint belongs to another model, other data or other settings");
@@ -559,7 +562,7 @@ class Run {
       TRY(model, trainer_->save());
     }
     take_lap();
-    Outcome out{.model = request_.directory / "model.onnx",
+    Outcome out{.model = model_path_,
                 .history = std::move(state_.history),
                 .classes = data().classes(),
                 .stopped_early = state_.stopped,
@@ -571,14 +574,61 @@ class Run {
       out.confusion = std::move(state_.evaluation->confusion);
       out.worst = std::move(state_.evaluation->worst);
     }
+    TRY_VOID(os::write_file_atomically(fs_, model_path_, model));
+    Json json = to_json(out);
+    json.set("run", identity_);
+    json.set("sha256", codec::Sha256::of(model).hex());
+    TRY_VOID(os::write_file_atomically(fs_, metrics_path_, codec::write_json_pretty(json) + "\n"));
+    TRY_VOID(remove_checkpoint());
+    add_pictures(out);
+    return out;
+  }
+
+  Status remove_checkpoint() {
+    TRY_VOID(fs_.remove(checkpoint_path_));
+    return fs_.sync_directory(request_.directory);
+  }
+
+  void add_pictures(Outcome& out) const {
     for (Worst& one : out.worst)
       // A missing picture must not fail a finished run.
       one.picture = evaluated().picture(one.index).value_or("");
-    TRY_VOID(os::write_file_atomically(fs_, out.model, model));
-    TRY_VOID(os::write_file_atomically(fs_, request_.directory / "metrics.json",
-                                       codec::write_json_pretty(to_json(out)) + "\n"));
-    TRY_VOID(fs_.remove(checkpoint_path_));
-    TRY_VOID(fs_.sync_directory(request_.directory));
+  }
+
+  /// The outcome, if an earlier process finished this run and its files are whole.
+  std::optional<Outcome> finished() {
+    const auto read = [&]() -> Result<Outcome> {
+      TRY(const std::string text, os::read_file(fs_, metrics_path_));
+      TRY(const Json json, codec::parse_json(text));
+      if (json["run"].as_string() != identity_) return Error(Code::kNotFound, "another run");
+      TRY(const std::string model, os::read_file(fs_, model_path_, kFileMax));
+      if (codec::Sha256::of(model).hex() != json["sha256"].as_string())
+        return Error(Code::kCorrupt, "another model");
+      return parse_outcome(json);
+    };
+    Result<Outcome> out = read();
+    if (!out.ok() || !remove_checkpoint().ok()) return std::nullopt;
+    log::info("this run was finished before", {{"path", model_path_.string()}});
+    out->model = model_path_;
+    for (const EpochRecord& record : out->history) observer_.epoch(record);
+    add_pictures(*out);
+    return std::move(*out);
+  }
+
+  static Result<Outcome> parse_outcome(const Json& json) {
+    TRY(Evaluation evaluation, parse_evaluation(json));
+    Outcome out{.metrics = std::move(evaluation.metrics),
+                .confusion = std::move(evaluation.confusion),
+                .worst = std::move(evaluation.worst),
+                .stopped_early = json["stoppedEarly"].as_bool(),
+                .samples = static_cast<std::uint64_t>(json["samples"].as_integer()),
+                .fingerprint = json["fingerprint"].as_string(),
+                .seconds = json["seconds"].as_double()};
+    for (const Json& name : json["classes"].as_array()) out.classes.push_back(name.as_string());
+    for (const Json& record : json["history"].as_array()) {
+      TRY(EpochRecord parsed, parse_epoch_record(record));
+      out.history.push_back(std::move(parsed));
+    }
     return out;
   }
 
@@ -588,7 +638,7 @@ class Run {
   Request request_;
   const Settings settings_;
   Observer& observer_;
-  const os::Path checkpoint_path_;
+  const os::Path checkpoint_path_, model_path_, metrics_path_;
 
   Split split_;
   std::string identity_;

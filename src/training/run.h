@@ -69,6 +69,8 @@ struct Request {
 
 /// Blocks until done. One run at a time uses a directory.
 ///
+/// If the directory has the files of the same run, the run returns their outcome at once.
+///
 /// A checkpoint that is damaged, or of other data, settings or another model, is ignored with a
 /// warning. A checkpoint that cannot be written is a warning too.
 ///
@@ -78,7 +80,7 @@ struct Request {
 Result<Outcome> run(const Context& ctx, infer::Engine& engine, os::FileSystem& fs, Request request,
                     Observer& observer);
 
-/// The content of metrics.json.
+/// The content of metrics.json, which also has an identity of the run and a digest of the model.
 codec::Json to_json(const Outcome& outcome);
 
 }  // namespace varda::training

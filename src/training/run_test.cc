@@ -22,6 +22,8 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "codec/digest.h"
+#include "codec/json.h"
 #include "infer/engine.h"
 #include "onnx/model.h"
 #include "os/testing/memory_file_system.h"
@@ -581,6 +583,40 @@ TEST(RunCheckpoint, HistoryOfAllProcessesIsReported) {
   EXPECT_EQ(outcome->confusion, whole.confusion);
 }
 
+TEST(RunCheckpoint, FinishedRunIsNotRepeated) {
+  MemoryFileSystem fs;
+  Recorder recorder;
+  Case setup{.fs = &fs, .recorder = &recorder};
+  const auto first = start(setup);
+  ASSERT_TRUE(first.ok()) << first.error();
+  const std::string model = os::read_file(fs, first->model).value();
+  const auto reads = [&] {
+    setup.data->reads = 0;
+    recorder.epochs.clear();
+    const auto again = start(setup);
+    EXPECT_TRUE(again.ok()) << again.error();
+    EXPECT_EQ(again->metrics, first->metrics);
+    EXPECT_EQ(recorder.epochs.size(), 4u);
+    return setup.data->reads.load();
+  };
+  ASSERT_TRUE(os::write_file_atomically(fs, kOut / "checkpoint", "of a killed process").ok());
+  EXPECT_EQ(reads(), 0u);
+  EXPECT_THAT(fs.list(kOut).value(), ElementsAre("metrics.json", "model.onnx"));
+  const auto again = start(setup);
+  EXPECT_EQ(to_json(*again), to_json(*first));
+  EXPECT_EQ(again->worst[0].picture, first->worst[0].picture);
+  EXPECT_EQ(again->model, first->model);
+
+  ASSERT_TRUE(os::write_file_atomically(fs, first->model, model + "x").ok());
+  EXPECT_GT(reads(), 0u) << "the model is damaged";
+  EXPECT_EQ(os::read_file(fs, first->model).value(), model);
+  ASSERT_TRUE(os::write_file_atomically(fs, kOut / "metrics.json", "{").ok());
+  EXPECT_GT(reads(), 0u);
+  setup.json.set("seed", 2);
+  EXPECT_TRUE(start(setup).ok());
+  EXPECT_NE(os::read_file(fs, first->model).value(), model);
+}
+
 TEST(RunCheckpoint, DiskWithoutSpaceForACheckpointDoesNotEndTheRun) {
   MemoryFileSystem fs;
   Case setup{.fs = &fs};
@@ -594,6 +630,7 @@ TEST(RunCheckpoint, DiskWithoutSpaceForACheckpointDoesNotEndTheRun) {
   fs.on_call([&](std::string_view call, const os::Path&) -> Status {
     return call == "write" ? Status(Error(Code::kExhausted, "disk full")) : Status();
   });
+  setup.json.set("seed", 2);
   EXPECT_EQ(error_of(setup).code(), Code::kExhausted) << "the model needs space";
 }
 
@@ -635,7 +672,9 @@ TEST(Run, FilesAndReportsAreComplete) {
   EXPECT_EQ(outcome->model, kOut / "model.onnx");
   EXPECT_THAT(fs.list(kOut).value(), ElementsAre("metrics.json", "model.onnx"));
   const Json metrics = codec::parse_json(os::read_file(fs, kOut / "metrics.json").value()).value();
-  EXPECT_EQ(metrics, to_json(*outcome));
+  for (const auto& [name, value] : to_json(*outcome).as_object()) EXPECT_EQ(metrics[name], value);
+  EXPECT_EQ(metrics["sha256"].as_string(),
+            codec::Sha256::of(os::read_file(fs, outcome->model).value()).hex());
   EXPECT_EQ(metrics.at("metrics/accuracy").as_double(), outcome->metrics.at("accuracy"));
   ASSERT_FALSE(recorder.reports.empty());
   EXPECT_LE(static_cast<double>(recorder.reports.size()), 1 + 5 * seconds);
