@@ -32,6 +32,7 @@ using samples::Task;
 using tensor::Tensor;
 
 constexpr std::chrono::milliseconds kProgressEvery{200};
+constexpr std::size_t kIdentitySamples = 8;
 constexpr std::size_t kNamedMax = 4;                        // samples or classes in a message
 constexpr std::uint64_t kFileMax = std::uint64_t{1} << 36;  // bytes
 
@@ -74,7 +75,7 @@ class Run {
   Result<Outcome> run() {
     TRY_VOID(fs_.make_directories(request_.directory));
     TRY_VOID(os::remove_leftovers(fs_, request_.directory));
-    identity_ = make_identity();
+    TRY(identity_, make_identity());
     if (std::optional<Outcome> outcome = finished()) return std::move(*outcome);
     TRY_VOID(prepare_data());
     TRY_VOID(open());
@@ -211,17 +212,45 @@ class Run {
 
   /// A digest of all that decides the bytes of the result. The number of threads has no part,
   /// because a run may continue on another machine.
-  std::string make_identity() const {
+  Result<std::string> make_identity() const {
     Json settings = to_json(settings_);
     settings.erase("threads");
-    Json json = Json::object({{"settings", std::move(settings)},
-                              {"model", codec::Sha256::of(request_.model).hex()},
-                              {"data", data().fingerprint()}});
-    if (request_.evaluation)
-      json.set("evaluation", evaluated().fingerprint());
-    else
+    Json json = Json::object(
+        {{"settings", std::move(settings)}, {"model", codec::Sha256::of(request_.model).hex()}});
+    TRY(Json train, identity_of(data()));
+    json.set("data", std::move(train));
+    if (request_.evaluation) {
+      TRY(Json evaluation, identity_of(evaluated()));
+      json.set("evaluation", std::move(evaluation));
+    } else {
       json.set("holdOut", request_.hold_out);
+    }
     return codec::Sha256::of(codec::write_json(codec::sorted(json))).hex();
+  }
+
+  /// The fingerprint covers files, not the way to read them, such as the preprocessing. So some
+  /// samples have a part, as the model sees them.
+  static Result<Json> identity_of(const samples::Dataset& data) {
+    std::vector<std::size_t> some;
+    const std::size_t stride = std::max<std::size_t>(1, data.size() / kIdentitySamples);
+    for (std::size_t i = 0; i < data.size() && some.size() < kIdentitySamples; i += stride)
+      some.push_back(i);
+    codec::Sha256Stream digest;
+    const auto update = [&](const auto& values) {
+      const auto bytes = std::as_bytes(std::span(values));
+      digest.update({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    };
+    if (!some.empty()) {
+      TRY(const samples::Batch batch, data.read(some, {}, 0));
+      update(batch.input.bytes());
+      update(batch.labels);
+      update(batch.targets);
+    }
+    Json classes = Json::array();
+    for (const std::string& name : data.classes()) classes.push_back(name);
+    return Json::object({{"fingerprint", data.fingerprint()},
+                         {"samples", digest.finish().hex()},
+                         {"classes", std::move(classes)}});
   }
 
   std::string describe_outputs() const {

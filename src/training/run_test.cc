@@ -229,7 +229,8 @@ Error error_of(const Case& setup) {
 TEST(Run, SmallNetworkLearnsTwoMoons) {
   Recorder recorder;
   Case setup{.data = moons(600), .hold_out = 0.25, .recorder = &recorder};
-  setup.json = Json::object({{"epochs", 60}, {"optimizer", Json::object({{"name", "adam"}})}});
+  setup.json = Json::object(
+      {{"epochs", 60}, {"optimizer", Json::object({{"name", "adam"}, {"learningRate", 0.01}})}});
   const auto outcome = start(setup);
   ASSERT_TRUE(outcome.ok()) << outcome.error();
   EXPECT_GT(outcome->metrics.at("accuracy"), 0.95);
@@ -559,6 +560,13 @@ TEST(RunCheckpoint, CheckpointOfAnotherRunIsIgnored) {
   Case other;
   other.data->digest = "fingerprint-2";
   EXPECT_FALSE(continues(other));
+  // The same file, read in another way: another preprocessing, or another order of classes.
+  Case scaled;
+  for (float& value : scaled.data->values) value *= 2;
+  EXPECT_FALSE(continues(scaled));
+  Case renamed;
+  renamed.data->names = {"right", "left"};
+  EXPECT_FALSE(continues(renamed));
 }
 
 TEST(RunCheckpoint, HistoryOfAllProcessesIsReported) {
@@ -600,7 +608,7 @@ TEST(RunCheckpoint, FinishedRunIsNotRepeated) {
     return setup.data->reads.load();
   };
   ASSERT_TRUE(os::write_file_atomically(fs, kOut / "checkpoint", "of a killed process").ok());
-  EXPECT_EQ(reads(), 0u);
+  EXPECT_EQ(reads(), 1u) << "some samples have a part in the identity";
   EXPECT_THAT(fs.list(kOut).value(), ElementsAre("metrics.json", "model.onnx"));
   const auto again = start(setup);
   EXPECT_EQ(to_json(*again), to_json(*first));
@@ -608,10 +616,10 @@ TEST(RunCheckpoint, FinishedRunIsNotRepeated) {
   EXPECT_EQ(again->model, first->model);
 
   ASSERT_TRUE(os::write_file_atomically(fs, first->model, model + "x").ok());
-  EXPECT_GT(reads(), 0u) << "the model is damaged";
+  EXPECT_GT(reads(), 20u) << "the model is damaged";
   EXPECT_EQ(os::read_file(fs, first->model).value(), model);
   ASSERT_TRUE(os::write_file_atomically(fs, kOut / "metrics.json", "{").ok());
-  EXPECT_GT(reads(), 0u);
+  EXPECT_GT(reads(), 20u);
   setup.json.set("seed", 2);
   EXPECT_TRUE(start(setup).ok());
   EXPECT_NE(os::read_file(fs, first->model).value(), model);
@@ -738,7 +746,7 @@ TEST(Run, DataThatDoNotFitAreRefused) {
             "of each class");
   Case label;
   label.data->on_read = [&](std::size_t call) {
-    if (call == 1) label.data->labels.assign(40, 1000);
+    if (call == 2) label.data->labels.assign(40, 1000);
     return Status();
   };
   EXPECT_THAT(error_of(label).message(),

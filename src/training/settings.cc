@@ -16,6 +16,7 @@ using train::Loss;
 using train::OptimizerOptions;
 
 constexpr std::size_t kShownMax = 60;  // bytes of a wrong value in a message
+constexpr double kAdamRate = 0.001;    // default of adam and adamw
 constexpr std::size_t kListMax = 10'000, kNameMax = 1000;
 
 template <typename T>
@@ -186,6 +187,7 @@ class Members {
 
 void read_optimizer(Members in, OptimizerOptions& out) {
   in.choice("name", out.kind, kOptimizers);
+  if (out.kind != OptimizerOptions::Kind::kSgd) out.learning_rate = kAdamRate;
   in.number("learningRate", out.learning_rate, {0, 1000, kAboveLow});
   in.number("momentum", out.momentum, {0, 1, kBelowHigh});
   in.boolean("nesterov", out.nesterov);
@@ -213,7 +215,7 @@ void read_early_stopping(Members in, EarlyStopping& out) {
 
 void read_augment(Members in, samples::Augment& out) {
   in.boolean("flip", out.flip);
-  in.integer("crop", out.crop, 0, 1024);
+  in.integer("crop", out.crop, 0, 4096);
   in.number("jitter", out.jitter, {0, 1});
   in.end();
 }
