@@ -15,8 +15,8 @@ namespace varda::app {
 /// A flag of spec.trainer is absent unless the command line or --config sets it.
 struct TrainFlags {
   std::string model, data, out;
-  std::string format, evaluation, evaluation_format;
-  double hold_out = 0.1;
+  std::string format, evaluation;
+  std::optional<double> hold_out;
   std::string checkpoint_every = "60s";
   bool worker = false;
   std::vector<std::string> engine_path;
@@ -41,28 +41,21 @@ inline CLI::Validator duration_text() {
 }
 
 inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
-  const CLI::IsMember formats(
-      {"csv", "tsv", "idx", "npy", "npz", "imagefolder", "txt", "coco", "voc"});
   parser.add_option("--model", flags.model,
                     "ONNX file, or directory of a model with model.yaml; required");
   parser.add_option("--data", flags.data, "file or directory of the training data; required");
   parser.add_option("--out", flags.out,
                     "directory for the result; a stopped run continues there; required");
   parser.add_option("--format", flags.format, "format of the data; default: by the path")
-      ->check(formats);
-  auto* const hold_out = parser
-                             .add_option("--hold-out", flags.hold_out,
-                                         "fraction of the data that only evaluates; default: 0.1")
-                             ->check(CLI::Range(0.0, 0.9))
-                             ->check(finite_number());
-  auto* const evaluation =
-      parser.add_option("--evaluation", flags.evaluation, "data that only evaluates")
-          ->excludes(hold_out);
+      ->check(
+          CLI::IsMember({"csv", "tsv", "idx", "npy", "npz", "imagefolder", "txt", "coco", "voc"}));
   parser
-      .add_option("--evaluation-format", flags.evaluation_format,
-                  "format of these data; default: by the path")
-      ->check(formats)
-      ->needs(evaluation);
+      .add_option("--hold-out", flags.hold_out,
+                  "fraction of the data that only evaluates; default: 0.1")
+      ->check(CLI::Range(0.0, 0.9))
+      ->check(finite_number());
+  parser.add_option("--evaluation", flags.evaluation,
+                    "other data for the evaluation, instead of --hold-out");
   parser
       .add_option("--checkpoint-every", flags.checkpoint_every,
                   "time between checkpoints; default: 60s")
@@ -79,7 +72,7 @@ inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
       .add_option("--settings", flags.settings,
                   "YAML or JSON file with the members of spec.trainer; flags win over it")
       ->group(trainer);
-  parser.add_option("--task", flags.task, "default: classification")
+  parser.add_option("--task", flags.task, "task of the model; default: classification")
       ->check(CLI::IsMember({"classification", "multilabel", "regression"}))
       ->group(trainer);
   parser.add_option("--epochs", flags.epochs, "passes over the data; default: 5")
@@ -88,17 +81,17 @@ inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
   parser.add_option("--batch-size", flags.batch_size, "samples of a step; default: 32")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{65'536}))
       ->group(trainer);
-  parser.add_option("--loss", flags.loss, "default: by the task")
+  parser.add_option("--loss", flags.loss, "loss to reduce; default: by the task")
       ->check(CLI::IsMember({"crossEntropy", "binaryCrossEntropy", "mse", "huber"}))
       ->group(trainer);
-  parser.add_option("--optimizer", flags.optimizer, "default: sgd")
+  parser.add_option("--optimizer", flags.optimizer, "rule that updates weights; default: sgd")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->group(trainer);
-  parser.add_option("--learning-rate", flags.learning_rate, "default: 0.01")
+  parser.add_option("--learning-rate", flags.learning_rate, "size of the updates; default: 0.01")
       ->check(CLI::PositiveNumber)
       ->check(finite_number())
       ->group(trainer);
-  parser.add_option("--momentum", flags.momentum, "of sgd; default: 0")
+  parser.add_option("--momentum", flags.momentum, "momentum of sgd; default: 0")
       ->check(CLI::Range(0.0, 1.0))
       ->check(finite_number())
       ->group(trainer);
@@ -120,10 +113,12 @@ inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
       .add_option("--label", flags.label,
                   "column of the labels in csv and tsv; default: the last column")
       ->group(trainer);
-  parser.add_option("--seed", flags.seed, "of all random choices")
+  parser.add_option("--seed", flags.seed, "seed of all random choices; default: 1")
       ->check(CLI::NonNegativeNumber)
       ->group(trainer);
-  parser.add_option("--threads", flags.threads, "0: one for each processor; default: 0")
+  parser
+      .add_option("--threads", flags.threads,
+                  "threads of the engine; default: one for each processor")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{256}))
       ->group(trainer);
 

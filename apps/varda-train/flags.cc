@@ -19,12 +19,14 @@ using codec::Json;
 
 constexpr std::uint64_t kSettingsBytesMax = 1 << 20;
 
-/// The first required flag that is absent, or "".
-std::string missing(const app::TrainFlags& flags) {
+/// The first required flag that is absent, or another problem, or "".
+std::string problem_of(const app::TrainFlags& flags) {
   if (flags.worker) return "";
   if (flags.model.empty()) return "--model is required: the ONNX file to train";
   if (flags.data.empty()) return "--data is required: the file or directory of the training data";
   if (flags.out.empty()) return "--out is required: the directory for the result";
+  if (flags.hold_out && !flags.evaluation.empty())
+    return "--hold-out and --evaluation exclude each other";
   return "";
 }
 
@@ -78,7 +80,7 @@ Parsed parse_flags(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return {std::nullopt, parser.exit(e, std::cout, std::cerr) == 0 ? 0 : 2};
   }
-  if (const std::string why = missing(flags); !why.empty()) return {std::nullopt, refuse(why)};
+  if (const std::string why = problem_of(flags); !why.empty()) return {std::nullopt, refuse(why)};
   return {std::move(flags), 0};
 }
 

@@ -21,11 +21,13 @@ struct DataSource {
   std::string format;  // "": by the path
 };
 
+inline constexpr double kHoldOut = 0.1;  // default
+
 struct Job {
   os::Path model;  // file or directory
   DataSource data;
   std::optional<DataSource> evaluation;  // absent: `hold_out` of `data`
-  double hold_out = 0.1;
+  double hold_out = kHoldOut;
   training::Settings settings;
   os::Path directory;  // of the result
   std::chrono::milliseconds checkpoint_every{60'000};

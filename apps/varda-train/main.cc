@@ -45,11 +45,10 @@ Environment environment_of_process() {
 Result<Job> job_of(os::FileSystem& fs, const app::TrainFlags& flags) {
   Job job{.model = flags.model,
           .data = {flags.data, flags.format},
-          .hold_out = flags.hold_out,
+          .hold_out = flags.hold_out.value_or(kHoldOut),
           .directory = flags.out,
           .checkpoint_every = *parse_duration(flags.checkpoint_every)};
-  if (!flags.evaluation.empty())
-    job.evaluation = DataSource{flags.evaluation, flags.evaluation_format};
+  if (!flags.evaluation.empty()) job.evaluation = DataSource{flags.evaluation, flags.format};
   TRY(const codec::Json settings, settings_of(fs, flags));
   TRY(job.settings, training::parse_settings(settings));
   return job;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "base/context.h"
 #include "base/result.h"
@@ -31,8 +32,8 @@ int work(const Context& ctx, const Environment& environment, WorkerParts parts);
 /// The exit code for a failure: 2 for wrong input, 128 + signal after a stop, else 1.
 int exit_code_of(const Error& error);
 
-/// Makes the directory, and locks it against a second run. The lock file is removed by the caller's
-/// success. kForbidden, kInvalid: the directory cannot be written.
+/// Makes the directory, and locks it against a second run. After a success the caller may remove
+/// the lock file. kUnavailable: another run has the directory.
 Result<std::unique_ptr<os::FileLock>> claim_directory(os::FileSystem& fs,
                                                       const os::Path& directory);
 inline constexpr const char* kLockFile = ".varda-train.lock";
