@@ -274,6 +274,9 @@ TEST(Completion, OffersCommandsFlagsAndValuesInBash) {
                {"varda artifacts ls -o j", "json"},
                {"varda completion z", "zsh"},
                {"varda models l", "ls"},
+               {"varda tr", "train"},
+               {"varda train --opt", "--optimizer"},
+               {"varda train --optimizer s", "sgd"},
                {"varda node r", "remove"},
                {"varda node remove --y", "--yes"}};
   for (const auto& one : cases) {

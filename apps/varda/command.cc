@@ -26,6 +26,7 @@ void add_all_commands(Program program) {
   add_client_commands(program);
   add_doctor_command(program);
   add_model_commands(program);
+  add_train_command(program);
   add_sign_command(program);
   add_dataset_commands(program);
   add_artifact_commands(program);

@@ -65,6 +65,7 @@ Status set_up_logs(const Globals& globals, log::Level otherwise);
 void add_client_commands(Program program);     // apply, get, logs and the other verbs of room cli
 void add_doctor_command(Program program);      // doctor
 void add_model_commands(Program program);      // pack fetch predict models
+void add_train_command(Program program);       // train
 void add_sign_command(Program program);        // sign
 void add_dataset_commands(Program program);    // dataset
 void add_artifact_commands(Program program);   // artifacts

@@ -4,12 +4,14 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "../config_file.h"
 #include "../help.h"
 #include "command.h"
 #include "os/process.h"
+#include "train_command.h"
 
 namespace varda::app {
 namespace {
@@ -43,6 +45,11 @@ std::string explain(const CLI::App* parser, const CLI::Error& error) {
 }
 
 int run(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "train") {
+    const Error error = exec_train(argv + 2);
+    std::fprintf(stderr, "error: %s\n", error.message().c_str());
+    return 1;
+  }
   CLI::App parser(
       "Varda: edge AI for Kubernetes and KubeEdge. `varda up` starts everything on this machine.",
       "varda");
