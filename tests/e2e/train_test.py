@@ -1,8 +1,9 @@
 """varda-train on a desk: a table is trained, kills do not change the result, wrong input is named."""
 import json, os, pathlib, random, re, shutil, signal, struct, subprocess, sys, tempfile, time, unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1] / 'support')]
 import machine as m  # noqa: E402
+import uploads_test  # noqa: E402
 
 TRAIN = str(m.BIN / 'varda-train')
 
@@ -208,6 +209,46 @@ class Train(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(run.stderr.count('epoch trained'), 2, run.stderr)
         self.assertEqual(json.loads((out / 'result.json').read_text())['body']['data']['artifact'], 'model-5')
+
+
+class OnANode(uploads_test.Node):
+    def test_killed_trainer_hands_its_result_to_the_agent(self):
+        self.expect(uploads_test.worker('train', 10 * uploads_test.MIB))
+        token = self.data / 'workers/default/train/token'
+        m.wait_until('a token', token.read_text)
+        model, data, out = self.work / 'shapes.onnx', self.work / 'train.csv', self.work / 'out'
+        model.write_bytes(mlp(4, 16, 3))
+        table(data, 600)
+        environment = {**os.environ, 'BASE_MODEL_URL': str(model), 'TRAIN_DATASET_URL': str(data), 'TRAIN_DATASET_FORMAT': 'csv', 'MODEL_URL': str(out),
+                       'PARAMETERS': json.dumps({'epochs': 30, 'batchSize': 2, 'threads': 1, 'optimizer': {'learningRate': 0.1}}),
+                       'TRAINING': json.dumps({'holdOut': 0.2, 'checkpointSeconds': 1, 'version': '5'}),
+                       'VARDA_WORKER_SOCKET': str(self.data / 'worker/worker.sock'), 'VARDA_WORKER_TOKEN_FILE': str(token)}
+
+        def start():
+            with open(self.work / 'train.log', 'a') as log:
+                return subprocess.Popen([TRAIN, '--worker'], stdout=log, stderr=log, env=environment)
+
+        process = start()
+        try:
+            m.wait_until('an epoch', lambda: 'epoch trained' in (self.work / 'train.log').read_text())
+        finally:
+            process.kill()
+            process.wait()
+        self.kill()
+        process = start()  # no agent answers yet
+        try:
+            m.wait_until('the run is complete', lambda: (out / 'result.json').exists())
+            self.start()
+            self.assertEqual(process.wait(timeout=m.seconds(120)), 0, (self.work / 'train.log').read_text())
+        finally:
+            process.kill()
+            process.wait()
+        m.wait_until('the file is in the registry', lambda: self.artifact('train', 'model-5').get('state') == 'Uploaded')
+        self.assertTrue(self.stored((out / 'model.onnx').read_bytes()))
+        report = self.varda.get('edgenode', 'line7')['status']['workers'][0]['report']
+        self.assertGreater(report['results']['final']['data']['metrics']['accuracy'], 0.9)
+        self.assertEqual(start().wait(timeout=m.seconds(120)), 0)  # again: only hands over
+        self.assertIn('training was complete before this start', (self.work / 'train.log').read_text())
 
 
 if __name__ == '__main__':
