@@ -29,7 +29,8 @@ line · 130 stopped by a signal.
 ## Flags in a file
 
 `--config FILE` reads more flags of the command from a file. These commands have it: `varda up`,
-`apiserver`, `operator`, `gateway`, `agent`, `artifacts serve`, and [`varda-serve`](varda-serve.md).
+`apiserver`, `operator`, `gateway`, `agent`, `artifacts serve`, `train`, and
+[`varda-serve`](varda-serve.md).
 
 ```ini
 # /etc/varda/up.conf, for `varda up --config /etc/varda/up.conf`
