@@ -31,6 +31,10 @@ const std::vector<Kind>& kinds() {
       {"inferencemodel", "model", {"inference-model.md"}, true},
       {"joint", "service", {"joint-inference.md", "inference-model.md"}, true},
       {"workers", "job", {"workers.md", "joint-inference.md", "inference-model.md"}, false},
+      {"trainingmodel",
+       "training",
+       {"training-model.md", "workers.md", "joint-inference.md", "inference-model.md"},
+       false},
       {"dataset", "dataset", {"datasets.md"}, false},
       {"model", "model", {"models.md"}, false}};
   return all;

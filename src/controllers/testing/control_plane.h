@@ -32,6 +32,8 @@ inline const std::string kServices =
 inline const std::string kModels = "/apis/sedna.io/v1alpha1/namespaces/default/models";
 inline const std::string kInferenceModels =
     "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
+inline const std::string kTrainingModels =
+    "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/trainingmodels";
 inline const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
 inline const std::string kNodes = "/api/v1/nodes";
 inline const std::string kPods = "/api/v1/namespaces/default/pods";
@@ -55,6 +57,7 @@ class ControlPlane : public ::testing::Test {
     manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
     hosting::Options options;
     options.node_port_host = "127.0.0.1";
+    options.registry_url = "http://registry:8092";
     options.file_digests = file_digests_;
     controllers_ = add_all(*manager_, options);
     thread_ = std::jthread(

@@ -56,14 +56,20 @@ std::shared_ptr<const api::InferenceModel> aimed_at(
   return out;
 }
 
-std::string ready_problem(const api::DatasetStatus& status, const std::string& format) {
+// The node has counted the present spec, so its administrator allows the path (--dataset-root).
+bool is_counted(const dataset::DatasetView& dataset) {
+  return dataset.status.number_of_samples &&
+         dataset.status.observed_generation == dataset.metadata.generation;
+}
+
+bool is_countable(const std::string& format) {
+  return std::find(std::begin(kUncounted), std::end(kUncounted), format) == std::end(kUncounted);
+}
+
+std::string ready_problem(const api::DatasetStatus& status) {
   const meta::Condition* ready = meta::find_condition(status.conditions, "Ready");
   if (ready == nullptr) return "the Dataset has no condition yet";
-  if (ready->status == "True") return "";
-  const bool uncounted =
-      std::find(std::begin(kUncounted), std::end(kUncounted), format) != std::end(kUncounted);
-  if (ready->reason == "FormatUnknown" && uncounted) return "";
-  return ready->reason + ": " + ready->message;
+  return ready->status == "True" ? "" : ready->reason + ": " + ready->message;
 }
 
 }  // namespace
@@ -162,16 +168,19 @@ DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedD
                                               ", but the run is on node " + node +
                                               ": both must be on one node");
   const auto path = replication::local_path(view.spec.url);
+  const std::string format = lower(view.spec.format);
   const bool plain = path && *path != "/" && (*path + "/").find("/../") == std::string::npos;
-  if (!plain || !agent.status.allows_dataset(*path))
+  const bool allowed = plain && agent.status.allows_dataset(*path);
+  if (!plain || (!allowed && !is_countable(format)))
     return no_dataset("PathForbidden",
                       subject + " has the URL " + view.spec.url.substr(0, 256) +
                           ", which is not below a directory that the agent of node " + node +
                           " allows (--dataset-root)");
-  const std::string format = lower(view.spec.format);
-  if (started == Started::kNo) {
-    if (std::string why = ready_problem(view.status, format); !why.empty())
-      return no_dataset("DatasetNotReady", subject + " is not counted: " + why);
+  const bool counted = is_counted(view);
+  if (is_countable(format) && (started == Started::kNo || (!allowed && !counted))) {
+    std::string why = ready_problem(view.status);
+    if (why.empty() && !counted) why = "the count is not of the present spec";
+    if (!why.empty()) return no_dataset("DatasetNotReady", subject + " is not counted: " + why);
   }
   DatasetOnNode out{*path, format, view.status.fingerprint, *path};
   const bool has_neighbours = std::find(std::begin(kWithNeighbours), std::end(kWithNeighbours),

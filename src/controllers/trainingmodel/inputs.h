@@ -44,7 +44,7 @@ struct DatasetChoice {
   std::optional<DatasetOnNode> dataset;
   std::optional<hosting::Problem> problem;
 };
-/// A started run does not wait for a count that goes on or fails.
+/// A started run does not wait for a count that is unfinished or failed.
 enum class Started { kNo, kYes };
 DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedDatasets& named,
                              const api::EdgeNode& agent, Started started);

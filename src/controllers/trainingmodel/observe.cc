@@ -171,7 +171,9 @@ class Observer {
 
   void recheck_ended_pods() {
     const auto end = meta::parse_time(status().completion_time);
-    if (!end.ok() || wall_ >= *end + kEndPatience) return;
+    if (status().phase != TrainingModelStatus::kComplete || !end.ok() ||
+        wall_ >= *end + kEndPatience)
+      return;
     recheck(std::chrono::duration_cast<Duration>(*end + kEndPatience - wall_));
   }
 
@@ -343,7 +345,7 @@ class Observer {
     return problem ? problem->message : "";
   }
 
-  // varda-train tells by its exit code that another attempt fails too.
+  // An exit code of varda-train means that another attempt fails too.
   bool ended_for_good() const {
     if (!training_.spec.built_in() || plan_.pod == nullptr) return false;
     const auto& containers = plan_.pod->status.container_statuses;
@@ -377,9 +379,9 @@ class Observer {
 
   void run() {
     const api::Pod* pod = plan_.pod.get();
+    if (status().phase.empty()) status().phase = TrainingModelStatus::kPending;
     if (pod != nullptr && lost_) {
       erase("ResultReceived");
-      if (status().phase.empty()) status().phase = TrainingModelStatus::kPending;
       return set("Running", {kUnknown, lost_->reason, lost_->message});
     }
     if (pod != nullptr && plan_.problem && plan_.problem->reason == "NodeNotFound") {
@@ -413,8 +415,8 @@ class Observer {
     if (status().failed > 0) {
       const std::string why = last_error();
       problem->message = (why.empty() ? problem->message : why) + "; " +
-                         attempts_text(status().failed) + " failed, and " +
-                         text_of(training_.spec.backoff_limit) + " may fail";
+                         attempts_text(status().failed) + " failed; backoffLimit is " +
+                         text_of(training_.spec.backoff_limit);
     }
     set("Running", no(std::move(*problem)));
   }

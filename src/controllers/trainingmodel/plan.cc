@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "controllers/workers/model_on_node.h"
 #include "hosting/pod_settings.h"
 #include "hosting/servers.h"
 
@@ -177,7 +178,7 @@ class Planner {
     if (agent->status.worker_root.empty() || agent->status.worker_socket_directory.empty())
       return fail("AgentOutdated",
                   "the agent of node " + out_.node + " has no worker API: upgrade it");
-    if (spec.initial_model && !choose_model(worker)) return;
+    if (spec.initial_model && !choose_model(worker, *agent)) return;
     const Started started = out_.pod != nullptr ? Started::kYes : Started::kNo;
     const auto choose = [&](const api::TrainingDataset& reference) {
       const auto found = world_.datasets.find(reference.name);
@@ -207,17 +208,22 @@ class Planner {
     worker.pod_metadata = spec.pod_metadata();
   }
 
-  bool choose_model(Worker& worker) {
+  bool choose_model(Worker& worker, const api::EdgeNode& agent) {
     if (worker.model) {
       out_.base = training_.status.base;
-      return true;
+    } else {
+      BaseChoice choice = choose_base(training_, world_.initial);
+      out_.problem = std::move(choice.problem);
+      if (!choice.base) return false;
+      worker.model = resolved(*choice.base, training_);
+      out_.base = std::move(choice.base);
     }
-    BaseChoice choice = choose_base(training_, world_.initial);
-    out_.problem = std::move(choice.problem);
-    if (!choice.base) return false;
-    worker.model = resolved(*choice.base, training_);
-    out_.base = std::move(choice.base);
-    return true;
+    // A server may serve a former version meanwhile. A run from another version is wrong.
+    const workers::ModelOnNode model = workers::model_on(job_of(training_), worker, agent);
+    if (model.version == worker.model->version && model.settled) return true;
+    fail("WaitingForNode", "waiting for node " + out_.node + " to have version " +
+                               worker.model->version + " of model " + worker.model->name);
+    return false;
   }
 
   void place_pod(const Worker& worker) {

@@ -121,7 +121,8 @@ ReportedResult result_of(const Json& data, const Json& artifacts) {
 
 std::string short_number(double value) {
   std::array<char, kTextMax> text{};
-  std::snprintf(text.data(), text.size(), "%.4g", value);
+  const double size = std::fabs(value);
+  std::snprintf(text.data(), text.size(), size >= 1000 && size < 1e15 ? "%.0f" : "%.4g", value);
   return text.data();
 }
 

@@ -53,7 +53,7 @@ struct WorkerReport {
 /// The report of the worker `key` with this uid. Empty members: nothing was reported.
 WorkerReport read_report(const api::EdgeNode* node, std::string_view key, std::string_view uid);
 
-/// "0.9712", with at most 4 significant digits.
+/// "0.9712", "18234": at most 4 significant digits, but no rounding before the point.
 std::string short_number(double value);
 
 }  // namespace varda::controllers::trainingmodel
