@@ -15,6 +15,7 @@ OPERATOR, GATEWAY = ('system:serviceaccount:%s:varda-%s' % (NAMESPACE[name], nam
 KEPT = {
     ('varda-operator', 'update', 'ai.kubeedge.io', 'inferencemodels/finalizers'): 'clusters that guard blockOwnerDeletion ask for it',
     ('varda-operator', 'update', 'sedna.io', 'jointinferenceservices/finalizers'): 'as above',
+    ('varda-operator', 'update', 'ai.kubeedge.io', 'trainingmodels/finalizers'): 'as above',
 }
 # Rights used after a conflict, a lost race or hours. Their calls share the code of the other calls.
 RARE = {
@@ -22,6 +23,7 @@ RARE = {
     ('varda-operator', 'get', 'edgeai.io', 'datasets'): 'as above', ('varda-operator', 'get', 'sedna.io', 'datasets'): 'as above',
     ('varda-operator', 'get', 'edgeai.io', 'models'): 'as above', ('varda-operator', 'get', 'sedna.io', 'models'): 'as above',
     ('varda-operator', 'get', 'sedna.io', 'jointinferenceservices'): 'as above',
+    ('varda-operator', 'get', 'ai.kubeedge.io', 'trainingmodels'): 'as above',
     ('varda-operator', 'get', '', 'pods'): 'a child is read again after a conflict', ('varda-operator', 'get', '', 'services'): 'as above',
     ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
     **{('varda-operator', verb, 'autoscaling', 'horizontalpodautoscalers'): 'the embedded server has none to watch or write'
@@ -190,6 +192,24 @@ class Rbac(unittest.TestCase):
         versions = [(v, self.files.url('digits-%s.tar.gz' % v), self.digests[v]) for v in ('3', '4')]
         return m.inference_model(name, layer, versions, target, **more)
 
+    def train(self, name, node, version):
+        """A run from its start to its end."""
+        self.apply({'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'TrainingModel', 'metadata': {'name': name, 'namespace': 'default'},
+                    'spec': {'modelName': 'trained', 'nodeName': node, 'image': 'train:1', 'output': {'version': version}}})
+        m.wait_until('its worker', lambda: [w for w in self.cluster.get('edgenode', node)['spec'].get('workers', []) if w['owner'].endswith(name)])
+        path = '/apis/edgeai.io/v1alpha1/edgenodes/' + node
+
+        def reported():
+            live = json.loads(self.cluster.kubectl('get', '--raw', path))
+            worker, = [w for w in live['spec']['workers'] if w['owner'].endswith(name)]
+            live.setdefault('status', {})['workers'] = [{'key': worker['key'], 'uid': worker['uid'], 'report': {
+                'artifacts': {'model': {'sha256': version * 64, 'bytes': 9, 'sent': 9, 'state': 'Uploaded'}},
+                'results': {'final': {'data': {'artifact': 'model', 'metrics': {'accuracy': 0.9}}}}}}]
+            return self.cluster.kubectl('replace', '--raw', path + '/status', '-f', '-', input=json.dumps(live), check=False).returncode == 0
+        m.wait_until('the report written', reported)
+        m.wait_until('its end', lambda: self.condition('trainingmodel', name, 'Complete') == ('True', 'Trained'))
+        self.cluster.kubectl('delete', 'trainingmodel', name)
+
     def exercise(self):
         """Does every task of a user, each to its end."""
         served = self.work / 'served'
@@ -198,7 +218,7 @@ class Rbac(unittest.TestCase):
         self.digests = {v: m.pack(self.cluster, v, served / ('digits-%s.tar.gz' % v)) for v in ('3', '4')}
         (self.work / 'train.csv').write_text('name,age\nAnn,3\n')
 
-        first, log = self.start_deployed('operator-1', 'operator')
+        first, log = self.start_deployed('operator-1', 'operator', '--registry', 'http://127.0.0.1:1')
         _, gateway_log = self.start_deployed('gateway-1', 'gateway')
         self.gateway = self.line(gateway_log, 'gateway', 'gateway listens for nodes')
         m.wait_until('the authority published', lambda: self.cluster.get('configmap', 'varda-gateway', '-n', 'varda-system'))
@@ -274,6 +294,13 @@ class Rbac(unittest.TestCase):
                              '{"spec": {"cloudWorker": {"model": {"name": "digits", "kind": "InferenceModel"}}}}')
         m.wait_until('its end', lambda: 'joint-cloud' not in [o['metadata']['name'] for o in self.cluster.get('inferencemodels')['items']])
         self.cluster.kubectl('delete', 'jointinferenceservice', 'joint')
+
+        # A run ends with a new Model, and another one with a new version. No agent runs on the
+        # node, and the test writes the report.
+        self.apply({'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': 'line10'}},
+                   {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'EdgeNode', 'metadata': {'name': 'line10'}, 'spec': {}})
+        for version in ('5', '6'):
+            self.train('ages-' + version, 'line10', version)
 
         # The service is deleted. Events have recorded its life.
         m.wait_until('events', lambda: [e for e in self.cluster.get('events')['items'] if e['source'].get('component') == 'varda-operator'])
