@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -26,15 +28,25 @@ Json metrics_of(const std::map<std::string, double>& metrics) {
   return out;
 }
 
+/// Four digits: the agent accepts 4 KiB of progress.
+double rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return std::strtod(text, nullptr);
+}
+
 Json history_of(const std::vector<EpochRecord>& history) {
   Json out = Json::array();
   const std::size_t count = std::min(history.size(), kHistoryMax);
   for (std::size_t i = 0; i < count; ++i) {
     // The first and the last epoch are always among them.
     const EpochRecord& one = history[count < 2 ? 0 : i * (history.size() - 1) / (count - 1)];
-    Json item = Json::object({{"epoch", one.epoch}, {"loss", one.loss}});
-    item.set("metrics", metrics_of(one.metrics));
-    out.push_back(std::move(item));
+    Json metrics = Json::object();
+    const auto metric = main_metric(one.metrics, "");
+    if (!metric.first.empty() && std::isfinite(metric.second))
+      metrics.set(metric.first, rounded(metric.second));
+    out.push_back(Json::object(
+        {{"epoch", one.epoch}, {"loss", rounded(one.loss)}, {"metrics", std::move(metrics)}}));
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "codec/json.h"
 #include "codec/text.h"
@@ -26,6 +27,7 @@ constexpr const char* kModelFile = "model.onnx";
 constexpr std::uint64_t kResultBytesMax = 1 << 20;
 constexpr std::size_t kMessageBytesMax = 1024;
 constexpr std::chrono::seconds kErrorReport{10};
+constexpr std::chrono::seconds kLogPause{1};  // short epochs would fill the pod's log
 
 /// A finished run: its files, and the body of the result `final`.
 struct Finished {
@@ -51,7 +53,7 @@ std::optional<Finished> read_finished(os::FileSystem& fs, const os::Path& direct
   return out;
 }
 
-/// Passes calls to the reporter, and logs each epoch.
+/// Passes calls to the reporter, and logs an epoch a second.
 class Logged final : public training::Observer {
  public:
   explicit Logged(training::Observer* next) : next_(next) {}
@@ -59,16 +61,20 @@ class Logged final : public training::Observer {
     if (next_ != nullptr) next_->progress(progress);
   }
   void epoch(const training::EpochRecord& record) override {
+    if (next_ != nullptr) next_->epoch(record);
+    const SteadyTime now = system_clock().now();
+    if (logged_at_ && now - *logged_at_ < kLogPause) return;
+    logged_at_ = now;
     const auto metric = main_metric(record.metrics, "");
     log::info("epoch trained", {{"epoch", record.epoch},
                                 {"loss", number(record.loss)},
                                 {"metric", metric.first},
                                 {"value", number(metric.second)},
                                 {"seconds", number(record.seconds)}});
-    if (next_ != nullptr) next_->epoch(record);
   }
 
  private:
+  std::optional<SteadyTime> logged_at_;
   training::Observer* next_;
 };
 

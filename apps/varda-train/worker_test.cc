@@ -274,9 +274,14 @@ TEST(ReporterBodies, ProgressHasTheFieldsOfTheContract) {
 
 TEST(ReporterBodies, LongHistoryKeepsFirstAndLastEpoch) {
   std::vector<training::EpochRecord> history;
-  for (std::int64_t i = 1; i <= 1000; ++i) history.push_back({.epoch = i, .loss = 1});
+  for (std::int64_t i = 1; i <= 1000; ++i)
+    history.push_back({.epoch = i,
+                       .loss = 1.0 / 3,
+                       .metrics = {{"accuracy", 2.0 / 3}, {"auc", 0.1234567}, {"f1", 0.7654321}}});
   const codec::Json body = progress_body({}, history);
   ASSERT_EQ(body.at("data/history").size(), 32u);
+  EXPECT_LT(codec::write_json(body["data"]).size(), 3000u);  // the agent accepts 4096
+  EXPECT_EQ(codec::write_json(body.at("data/history/0/metrics")), R"({"accuracy":0.6667})");
   EXPECT_EQ(body.at("data/history/0/epoch").as_integer(), 1);
   EXPECT_EQ(body.at("data/history/31/epoch").as_integer(), 1000);
 }
