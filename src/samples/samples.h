@@ -83,7 +83,8 @@ struct Batch {
 ///
 /// Labels are names of classes. Integers also mean classes by number from 0, if no class has a
 /// number as its name. Several classes of kMultiLabel have ';' or '|' between them; an empty label
-/// names no class. Several label columns of kMultiLabel hold 0 or 1, and name the classes.
+/// names no class. Several label columns of kMultiLabel hold 0 or 1. Their names
+/// are the classes; columns with other names follow the order of the classes.
 ///
 /// JPEG, PNG and 8-bit arrays of images pass the image step of `preprocess`, as in serving. Without
 /// a declared step they keep their values 0 to 255. Other numbers are never changed, like tensors

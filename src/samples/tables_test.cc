@@ -160,6 +160,10 @@ TEST(Tables, MultilabelReadsListsOrColumnsOfFlags) {
   EXPECT_THAT(columns->classes(), ElementsAre("red", "big"));
   EXPECT_THAT(columns->class_counts(), ElementsAre(2, 1));
   EXPECT_THAT(read_all(*columns).targets, ElementsAre(1, 0, 1, 1));
+  flags.classes = {"big", "red"};
+  EXPECT_THAT(read_all(*folder.open("flags.csv", flags).value()).targets, ElementsAre(0, 1, 1, 1));
+  flags.classes = {"crimson", "large"};
+  EXPECT_THAT(read_all(*folder.open("flags.csv", flags).value()).targets, ElementsAre(1, 0, 1, 1));
   folder.put("flags.csv", "a,red,big\n1,1,0\n2,1,2\n");
   EXPECT_EQ(folder.error("flags.csv", flags),
             "flags.csv, line 3: the label \"big\" must be 0 or 1, not \"2\"");

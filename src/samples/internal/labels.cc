@@ -98,6 +98,11 @@ Labels::Labels(Task task, std::vector<std::string> classes, std::vector<std::str
     if (parse_integer<std::int64_t>(classes_[i])) numbered_ = false;
   }
   counts_.resize(classes_.size());
+  // Columns mean the classes of their names. Columns with other names follow the classes' order.
+  const bool named = std::all_of(columns_.begin(), columns_.end(),
+                                 [&](const std::string& name) { return numbers_.contains(name); });
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    class_of_column_.push_back(named ? numbers_.find(columns_[i])->second : i);
 }
 
 std::size_t Labels::outputs() const {
@@ -163,7 +168,7 @@ Status Labels::add_cells(std::span<const std::string_view> cells, std::uint64_t 
                                      std::to_string(classes_.size()) + " classes");
   for (std::size_t i = 0; i < cells.size(); ++i) {
     TRY(const bool set, parse_flag(cells[i], columns_[i]));
-    if (set) counts_[i] += samples;
+    if (set) counts_[class_of_column_[i]] += samples;
   }
   return {};
 }
@@ -212,7 +217,7 @@ Status Labels::append(std::span<const std::string_view> cells, Batch& out) const
   }
   for (std::size_t i = 0; i < cells.size(); ++i) {
     TRY(const bool set, parse_flag(cells[i], columns_[i]));
-    out.targets[row + i] = set ? 1.0f : 0.0f;
+    out.targets[row + class_of_column_[i]] = set ? 1.0f : 0.0f;
   }
   return {};
 }

@@ -54,6 +54,7 @@ class Labels {
   std::map<std::string, std::size_t, std::less<>> numbers_;      // of the classes, by name
   std::map<std::string, std::uint64_t, std::less<>> collected_;  // samples by name
   std::vector<std::uint64_t> counts_;
+  std::vector<std::size_t> class_of_column_;  // kMultiLabel with several columns
 };
 
 }  // namespace varda::samples::internal
