@@ -4,7 +4,7 @@
 Each seed is valid or nearly valid and reaches one part of a parser; the fuzzer finds the broken variants itself. Files with
 SHA-1 digests as names were found by the fuzzer: `scripts/fuzz.sh --keep` writes them, and this script keeps them.
 """
-import base64, gzip, hashlib, io, json, pathlib, re, shutil, struct, subprocess, tarfile, zlib
+import base64, gzip, hashlib, io, json, pathlib, re, shutil, struct, subprocess, tarfile, zipfile, zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORPUS = ROOT / 'tests/fuzz/corpus'
@@ -363,6 +363,40 @@ def datasets():
     put('dataset', 'json', b'\x10' + b'[1,{"a":[2,3]},"]",[]]\n')
     put('dataset', 'coco', b'\x11' + b'{"info":{"images":[1]},"images":[{"id":1},7],"annotations":[{"category_id":3},{"category_id":"x"}],'
         b'"categories":[{"id":3,"name":"c\\u00e4t"},{"id":4}]}')
+
+
+def samples():
+    # Format, task, model's input; idx and npy: the length of the first file.
+    head = lambda kind, task=0, shape=1: bytes([kind, task, shape])
+    box = b'<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox>'
+    put('samples', 'csv', head(0) + b'\xef\xbb\xbfa,b,kind\r\n1,NA,"x ""y"", \nz"\r\n\r\n+2,3e1,b\n')
+    put('samples', 'csv_odd', head(0) + b'1,2,a\n3,4"5,b\n"6"7,8,c\n9\n"10')
+    put('samples', 'csv_flags', head(0, 1) + b'1,2,red;big\n3,4,\n')
+    put('samples', 'tsv', head(1, 2, 0) + b'a\ty\n1\t2.5\nnan\t-1\n')
+    put('samples', 'list', head(2, 0, 2) + b'1.png cat\r\n \n./1.png\tblack dog\n')
+    put('samples', 'list_outside', head(2, 0, 2) + b'../1.png cat\n/1.png dog\n')
+    images = struct.pack('>IIII', 0x803, 2, 2, 2) + bytes(range(8))
+    idx_labels = struct.pack('>II', 0x801, 2) + bytes([1, 7])
+    put('samples', 'idx', head(3, 0, 3) + struct.pack('<H', len(images)) + images + idx_labels)
+    packed = gzip.compress(images, mtime=0)
+    put('samples', 'idx_gz', head(3, 0, 2) + struct.pack('<H', len(packed)) + packed + idx_labels)
+    put('samples', 'idx_large', head(3) + struct.pack('<H', 16) + struct.pack('>IIII', 0xe03, 2 ** 31, 2 ** 31, 2 ** 31) + idx_labels)
+
+    def npy(kind, shape, data):
+        text = ("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n" % (kind, shape)).encode()
+        return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(text)) + text + data
+
+    x, y = npy('<f4', '(2, 2)', struct.pack('<4f', 1, 2, 3, 4)), npy('|b1', '(2,)', b'\0\1')
+    put('samples', 'npy', head(4) + struct.pack('<H', len(x)) + x + y)
+    put('samples', 'npy_targets', head(4, 2) + struct.pack('<H', len(x)) + x + x)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, 'w') as archive:
+        for name, data in (('x.npy', x), ('y.npy', y)):
+            archive.writestr(zipfile.ZipInfo(name), data)
+    put('samples', 'npz', head(5) + packed.getvalue())
+    put('samples', 'coco', head(6, 0, 2) + b'{"annotations":[{"image_id":1,"category_id":3,"bbox":[0,0.5,2,1]},{"image_id":1,"category_id":3,'
+        b'"bbox":[],"iscrowd":1}],"images":[{"id":1,"file_name":"1.png"}],"categories":[{"id":3,"name":"c\\u00e4t"}]}')
+    put('samples', 'voc', head(7, 0, 2) + b'<annotation><filename>1.png</filename><object><name>cat</name>' + box + b'</object></annotation>')
 
 
 def snapshots():
@@ -749,7 +783,7 @@ def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
             path.unlink()
-    for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
+    for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, samples, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
                  model_directories, model_files, onnx_files, checkpoints, training_runs, graph_defs, enrolment_answers, chunk_lists, registry_requests,
                  bucket_answers):
