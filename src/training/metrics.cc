@@ -94,12 +94,12 @@ Metrics::Metrics(const Options& options)
 }
 
 std::int64_t Metrics::predicted_class(std::span<const float> row) const {
-  if (row.size() == 1) return predicted_label(row[0]) ? 1 : 0;
+  if (row.size() == 1) return row[0] > threshold() ? 1 : 0;
   return std::max_element(row.begin(), row.end()) - row.begin();
 }
 
-bool Metrics::predicted_label(float value) const {
-  return value > (options_.activation == Activation::kProbabilities ? 0.5f : 0.0f);
+float Metrics::threshold() const {
+  return options_.activation == Activation::kProbabilities ? 0.5f : 0.0f;
 }
 
 std::vector<float> Metrics::probabilities(std::span<const float> row) const {
@@ -177,7 +177,7 @@ double Metrics::add(std::span<const float> row, std::span<const float> targets) 
     const double error = double{row[i]} - targets[i];
     if (labels) {
       loss += binary_cross_entropy(row[i], targets[i], options_.activation);
-      const bool expected = targets[i] > 0.5f, predicted = predicted_label(row[i]);
+      const bool expected = targets[i] > 0.5f, predicted = row[i] > threshold();
       truth.push_back(expected ? 1 : 0);
       counts_[i].expected += expected ? 1 : 0;
       counts_[i].predicted += predicted ? 1 : 0;

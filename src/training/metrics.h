@@ -52,8 +52,8 @@ class Metrics {
 
   /// The class with the largest value.
   std::int64_t predicted_class(std::span<const float> row) const;
-  /// multilabel: this value of a row means yes.
-  bool predicted_label(float value) const;
+  /// multilabel, and one output: a larger value means yes.
+  float threshold() const;
 
   std::uint64_t samples() const { return samples_; }
   std::map<std::string, double> values() const;

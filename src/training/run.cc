@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,39 +11,22 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "base/text.h"
-#include "codec/digest.h"
 #include "onnx/model.h"
 #include "train/head.h"
 #include "train/order.h"
 #include "train/trainer.h"
 #include "training/internal/batches.h"
+#include "training/internal/evaluate.h"
+#include "training/internal/result_files.h"
 #include "training/internal/run_checkpoint.h"
-#include "training/metrics.h"
+#include "training/internal/run_data.h"
+#include "training/internal/text.h"
 #include "training/schedule.h"
-#include "training/split.h"
 
 namespace varda::training {
 namespace {
 
-using codec::Json;
-using samples::Task;
-using tensor::Tensor;
-
 constexpr std::chrono::milliseconds kProgressEvery{200};
-constexpr std::size_t kIdentitySamples = 8;
-constexpr std::size_t kNamedMax = 4;                        // samples or classes in a message
-constexpr std::uint64_t kFileMax = std::uint64_t{1} << 36;  // bytes
-
-Error invalid(std::string message) { return Error(Code::kInvalid, std::move(message)); }
-
-/// The first names, and the number of the others.
-std::string listed(const std::vector<std::string>& names) {
-  const std::size_t shown = std::min(names.size(), kNamedMax);
-  const std::string out = join(std::span(names).first(shown));
-  return shown == names.size() ? out
-                               : out + " and " + std::to_string(names.size() - shown) + " more";
-}
 
 double seconds_between(SteadyTime from, SteadyTime to) {
   return std::chrono::duration<double>(to - from).count();
@@ -55,9 +37,8 @@ std::uint64_t augment_seed(std::uint64_t seed, std::int64_t epoch) {
   return seeded_rng(seeded_rng(seed)->next() ^ static_cast<std::uint64_t>(epoch))->next();
 }
 
-std::string number_text(double value) { return codec::write_json(Json(value)); }
-
-/// One run. Members without a comment on change are constant after prepare_data() and open().
+/// One run. Members without a comment on change are constant after prepare_data_.train() and
+/// open().
 class Run {
  public:
   Run(const Context& ctx, infer::Engine& engine, os::FileSystem& fs, Request request,
@@ -69,15 +50,18 @@ class Run {
         settings_(request_.settings),
         observer_(observer),
         checkpoint_path_(request_.directory / "checkpoint"),
-        model_path_(request_.directory / "model.onnx"),
-        metrics_path_(request_.directory / "metrics.json") {}
+        data_(request_) {}
 
   Result<Outcome> run() {
     TRY_VOID(fs_.make_directories(request_.directory));
     TRY_VOID(os::remove_leftovers(fs_, request_.directory));
-    TRY(identity_, make_identity());
-    if (std::optional<Outcome> outcome = finished()) return std::move(*outcome);
-    TRY_VOID(prepare_data());
+    TRY(identity_, identity_of(request_));
+    if (auto earlier = read_result(fs_, request_.directory, identity_)) {
+      log::info("this run was finished before", {{"path", earlier->model.string()}});
+      for (const EpochRecord& record : earlier->history) observer_.epoch(record);
+      return completed(std::move(*earlier));
+    }
+    TRY_VOID(data_.prepare(ctx_));
     TRY_VOID(open());
     resume();
     begin_ = lap_ = saved_at_ = system_clock().now();
@@ -91,84 +75,12 @@ class Run {
   }
 
  private:
-  const samples::Dataset& data() const { return *request_.train; }
-  const samples::Dataset& evaluated() const {
-    return request_.evaluation ? *request_.evaluation : *request_.train;
-  }
-  bool is_classification() const { return settings_.task == Task::kClassification; }
-
   // --- before the first step
-
-  Status prepare_data() {
-    if (data().size() == 0) return invalid("the training data have no samples");
-    if (!request_.evaluation && !(request_.hold_out >= 0 && request_.hold_out < 1))
-      return invalid("holdOut must be a number at least 0 and below 1, not " +
-                     number_text(request_.hold_out));
-    if (is_classification()) TRY_VOID(check_classes());
-    if (request_.evaluation) {
-      if (evaluated().size() == 0) return invalid("the evaluation data have no samples");
-      if (evaluated().outputs() != data().outputs() || evaluated().classes() != data().classes())
-        return invalid("the evaluation data have other classes (" + listed(evaluated().classes()) +
-                       ") than the training data (" + listed(data().classes()) + ")");
-    }
-    if (request_.evaluation || request_.hold_out == 0) {
-      split_.train.resize(data().size());
-      for (std::size_t i = 0; i < split_.train.size(); ++i) split_.train[i] = i;
-      if (request_.evaluation) {
-        split_.evaluation.resize(evaluated().size());
-        for (std::size_t i = 0; i < split_.evaluation.size(); ++i) split_.evaluation[i] = i;
-      }
-    } else {
-      std::vector<std::int64_t> labels;
-      if (is_classification()) {
-        TRY(labels, read_labels());
-      }
-      split_ = hold_out(data().size(), labels, request_.hold_out, settings_.seed);
-      if (split_.evaluation.empty())
-        return invalid(
-            "the training data have too few samples to hold some out for the "
-            "evaluation; add samples, or set holdOut: 0");
-    }
-    if (settings_.early_stopping && split_.evaluation.empty())
-      return invalid("earlyStopping needs an evaluation; set holdOut above 0");
-    return {};
-  }
-
-  Status check_classes() const {
-    std::size_t present = 0, last = 0;
-    const std::vector<std::uint64_t> counts = data().class_counts();
-    for (std::size_t i = 0; i < counts.size(); ++i)
-      if (counts[i] > 0) {
-        ++present;
-        last = i;
-      }
-    if (present >= 2) return {};
-    return invalid("all training data have the class \"" +
-                   (last < data().classes().size() ? data().classes()[last] : std::string("0")) +
-                   "\"; classification needs samples of two classes or more");
-  }
-
-  /// The class of each sample.
-  Result<std::vector<std::int64_t>> read_labels() const {
-    std::vector<std::size_t> all(data().size());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-    std::vector<std::int64_t> out;
-    samples::Loader loader(data(), std::move(all), static_cast<std::size_t>(settings_.batch_size),
-                           {}, 0);
-    for (;;) {
-      TRY(const auto batch, loader.next(ctx_));
-      if (!batch) break;
-      out.insert(out.end(), batch->labels.begin(), batch->labels.end());
-    }
-    if (out.size() != data().size())
-      return Error(Code::kInternal, "the data have another number of labels than samples");
-    return out;
-  }
 
   Status open() {
     std::string file = std::move(request_.model);
     if (settings_.head_classes) {
-      TRY_VOID(check_head());
+      TRY_VOID(data_.check_head(*settings_.head_classes));
       TRY(file, train::replace_head(std::move(file), *settings_.head_classes, settings_.seed));
     }
     TRY(const onnx::Model model, onnx::parse(file));
@@ -178,7 +90,7 @@ class Run {
                                            " inputs; models with one input can be trained");
     batches_.input = model.graph.inputs[0].name;
     batches_.size = std::min<std::int64_t>(settings_.batch_size,
-                                           static_cast<std::int64_t>(split_.train.size()));
+                                           static_cast<std::int64_t>(data_.split().train.size()));
     const auto& shape = model.graph.inputs[0].shape;
     if (shape && !shape->empty() && shape->front().size > 0) {
       if (shape->front().size != settings_.batch_size)
@@ -186,11 +98,11 @@ class Run {
                        " samples; set batchSize: " + std::to_string(shape->front().size));
       batches_.size = settings_.batch_size;
     }
-    batches_.classes = data().outputs();
-    if (settings_.balanced_classes) batches_.weights = balanced_weights();
+    batches_.classes = data_.train().outputs();
+    if (settings_.balanced_classes) batches_.weights = data_.balanced_weights();
 
-    const std::size_t first[] = {split_.train.front()};
-    TRY(const samples::Batch example, data().read(first, {}, 0));
+    const std::size_t first[] = {data_.split().train.front()};
+    TRY(const samples::Batch example, data_.train().read(first, {}, 0));
     TRY(const auto inputs, batches_.inputs(example));
     train::Trainer::Options options = {
         .gradients = {.loss = settings_.loss,
@@ -202,96 +114,12 @@ class Run {
                                          : std::max(1u, std::thread::hardware_concurrency())};
     TRY(trainer_, train::Trainer::open(engine_, std::move(file), inputs, options));
     batches_.output = trainer_->output_shape();
-    TRY_VOID(check_outputs());
+    TRY_VOID(data_.check_outputs(batches_.values()));
     const std::size_t size = static_cast<std::size_t>(batches_.size);
-    batches_each_ = (split_.train.size() + size - 1) / size;
+    batches_each_ = (data_.split().train.size() + size - 1) / size;
     const auto accumulate = static_cast<std::uint64_t>(settings_.accumulate);
     updates_each_ = (batches_each_ + accumulate - 1) / accumulate;
     return {};
-  }
-
-  /// A digest of all that decides the bytes of the result. The number of threads has no part,
-  /// because a run may continue on another machine.
-  Result<std::string> make_identity() const {
-    Json settings = to_json(settings_);
-    settings.erase("threads");
-    Json json = Json::object(
-        {{"settings", std::move(settings)}, {"model", codec::Sha256::of(request_.model).hex()}});
-    TRY(Json train, identity_of(data()));
-    json.set("data", std::move(train));
-    if (request_.evaluation) {
-      TRY(Json evaluation, identity_of(evaluated()));
-      json.set("evaluation", std::move(evaluation));
-    } else {
-      json.set("holdOut", request_.hold_out);
-    }
-    return codec::Sha256::of(codec::write_json(codec::sorted(json))).hex();
-  }
-
-  /// The fingerprint covers files, not the way to read them, such as the preprocessing. So some
-  /// samples have a part, as the model sees them.
-  static Result<Json> identity_of(const samples::Dataset& data) {
-    std::vector<std::size_t> some;
-    const std::size_t stride = std::max<std::size_t>(1, data.size() / kIdentitySamples);
-    for (std::size_t i = 0; i < data.size() && some.size() < kIdentitySamples; i += stride)
-      some.push_back(i);
-    codec::Sha256Stream digest;
-    const auto update = [&](const auto& values) {
-      const auto bytes = std::as_bytes(std::span(values));
-      digest.update({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    };
-    if (!some.empty()) {
-      TRY(const samples::Batch batch, data.read(some, {}, 0));
-      update(batch.input.bytes());
-      update(batch.labels);
-      update(batch.targets);
-    }
-    Json classes = Json::array();
-    for (const std::string& name : data.classes()) classes.push_back(name);
-    return Json::object({{"fingerprint", data.fingerprint()},
-                         {"samples", digest.finish().hex()},
-                         {"classes", std::move(classes)}});
-  }
-
-  std::string describe_outputs() const {
-    return std::to_string(data().outputs()) +
-           (settings_.task == Task::kRegression ? " targets" : " classes") +
-           (data().classes().empty() ? "" : " (" + listed(data().classes()) + ")");
-  }
-
-  bool fits(std::size_t values) const {
-    const bool one_for_two = is_classification() &&
-                             settings_.loss == train::Loss::kBinaryCrossEntropy && values == 1 &&
-                             data().outputs() == 2;
-    return values == data().outputs() || one_for_two;
-  }
-
-  Status check_head() const {
-    if (fits(static_cast<std::size_t>(*settings_.head_classes))) return {};
-    return invalid("head.classes is " + std::to_string(*settings_.head_classes) +
-                   "; the training data have " + describe_outputs());
-  }
-
-  Status check_outputs() const {
-    if (fits(batches_.values())) return {};
-    return invalid("the model has " + std::to_string(batches_.values()) +
-                   " outputs for a sample, the training data have " + describe_outputs() +
-                   "; set head: {classes: " + std::to_string(data().outputs()) +
-                   "}, or give the model's labels");
-  }
-
-  std::vector<float> balanced_weights() const {
-    const std::vector<std::uint64_t> counts = data().class_counts();
-    double samples = 0, classes = 0;
-    for (const std::uint64_t count : counts) {
-      samples += static_cast<double>(count);
-      classes += count > 0 ? 1 : 0;
-    }
-    std::vector<float> out;
-    for (const std::uint64_t count : counts)
-      out.push_back(
-          count == 0 ? 0 : static_cast<float>(samples / (classes * static_cast<double>(count))));
-    return out;
   }
 
   // --- checkpoints
@@ -385,19 +213,19 @@ class Run {
 
   Status train_epoch() {
     std::vector<std::size_t> order;
-    order.reserve(split_.train.size());
-    for (const std::size_t at : train::epoch_order(split_.train.size(), settings_.seed,
+    order.reserve(data_.split().train.size());
+    for (const std::size_t at : train::epoch_order(data_.split().train.size(), settings_.seed,
                                                    static_cast<std::uint64_t>(state_.epoch)))
-      order.push_back(split_.train[at]);
+      order.push_back(data_.split().train[at]);
     const std::size_t size = static_cast<std::size_t>(batches_.size);
-    samples::Loader loader(data(), std::move(order), size, settings_.augment,
+    samples::Loader loader(data_.train(), std::move(order), size, settings_.augment,
                            augment_seed(settings_.seed, state_.epoch),
                            static_cast<std::size_t>(state_.batch));
     while (state_.batch < batches_each_) {
       const std::uint64_t end = std::min<std::uint64_t>(
           state_.batch + static_cast<std::uint64_t>(settings_.accumulate), batches_each_);
       const std::size_t samples =
-          std::min<std::size_t>(end * size, split_.train.size()) - state_.batch * size;
+          std::min<std::size_t>(end * size, data_.split().train.size()) - state_.batch * size;
       const SteadyTime from = system_clock().now();
       TRY_VOID(update(loader, end, samples));
       training_seconds_ += seconds_between(from, system_clock().now());
@@ -419,7 +247,7 @@ class Run {
       // An update is not interrupted, so that a stopped run has a checkpoint of this moment.
       TRY(const auto batch, loader.next(inside_update_ ? Context::background() : ctx_));
       if (!batch) return Error(Code::kInternal, "the data ended before the epoch");
-      TRY(const train::Batch made, batches_.make(*batch, data(), settings_, samples));
+      TRY(const train::Batch made, batches_.make(*batch, data_.train(), settings_, samples));
       const bool last = at + 1 == end;
       const auto done = last ? trainer_->step(made, rate) : trainer_->accumulate(made);
       if (!done.ok()) return failure(done.error(), at, *batch);
@@ -444,7 +272,7 @@ class Run {
                                  [](float value) { return std::isfinite(value); });
     };
     for (std::size_t i = 0; i < count; ++i) {
-      all.push_back(data().place(batch.indices[i]));
+      all.push_back(data_.train().place(batch.indices[i]));
       if ((batch.input.dtype() == tensor::DType::kFp32 &&
            !is_finite(batch.input.values<float>(), i)) ||
           !is_finite(batch.targets, i))
@@ -454,18 +282,20 @@ class Run {
                               std::to_string(at + 1) + " of " + std::to_string(batches_each_);
     if (!wrong.empty())
       return invalid(where + ": a value that is not finite is in " + listed(wrong));
-    Error out = error.context(where + ", optimizer.learningRate " +
-                              number_text(settings_.optimizer.learning_rate) + ", clipNorm " +
-                              number_text(settings_.clip_norm) + ", samples " + listed(all));
-    return out;
+    if (error.code() != Code::kInvalid) return error.context(where);
+    return error.context(where + ", optimizer.learningRate " +
+                         number_text(settings_.optimizer.learning_rate) + ", clipNorm " +
+                         number_text(settings_.clip_norm) + ", samples " + listed(all));
   }
 
   Status end_epoch() {
     EpochRecord record{.epoch = state_.epoch + 1,
-                       .loss = state_.loss_sum / static_cast<double>(split_.train.size()),
+                       .loss = state_.loss_sum / static_cast<double>(data_.split().train.size()),
                        .learning_rate = state_.learning_rate};
-    if (!split_.evaluation.empty()) {
-      TRY(Evaluation evaluation, evaluate());
+    if (!data_.split().evaluation.empty()) {
+      TRY(Evaluation evaluation, evaluate(ctx_, data_, batches_, settings_, *trainer_, [this] {
+                                   report("Evaluating");
+                                 }).context("epoch " + std::to_string(record.epoch)));
       record.evaluation_loss = evaluation.metrics.at("loss");
       record.metrics = evaluation.metrics;
       TRY_VOID(choose(std::move(evaluation), record.epoch));
@@ -506,83 +336,6 @@ class Run {
     return {};
   }
 
-  Result<Evaluation> evaluate() {
-    const std::size_t width = batches_.values();
-    Metrics metrics({.task = settings_.task,
-                     .outputs = width,
-                     .loss = settings_.loss,
-                     .activation = trainer_->activation(),
-                     .huber_delta = settings_.huber_delta});
-    Evaluation out;
-    samples::Loader loader(evaluated(), split_.evaluation, static_cast<std::size_t>(batches_.size),
-                           {}, 0);
-    for (;;) {
-      TRY(const auto batch, loader.next(ctx_));
-      if (!batch) break;
-      TRY(const auto inputs, batches_.inputs(*batch));
-      TRY(const Tensor output, trainer_->predict(inputs));
-      const auto values = output.values<float>();
-      for (std::size_t i = 0; i < batch->indices.size(); ++i)
-        add(*batch, i, values.subspan(i * width, width), metrics, out);
-      report("Evaluating");
-    }
-    out.metrics = metrics.values();
-    out.confusion = metrics.confusion();
-    if (!std::isfinite(out.metrics["loss"]))
-      return invalid("epoch " + std::to_string(state_.epoch + 1) +
-                     ": the loss of the evaluation is not finite; lower optimizer.learningRate (" +
-                     number_text(settings_.optimizer.learning_rate) + "), or set clipNorm");
-    return out;
-  }
-
-  /// Adds one sample of the evaluation.
-  void add(const samples::Batch& batch, std::size_t at, std::span<const float> row,
-           Metrics& metrics, Evaluation& out) const {
-    const std::size_t index = batch.indices[at];
-    const auto targets = std::span(batch.targets)
-                             .subspan(is_classification() ? 0 : at * row.size(),
-                                      is_classification() ? 0 : row.size());
-    const double loss =
-        is_classification() ? metrics.add(row, batch.labels.at(at)) : metrics.add(row, targets);
-    if (!is_wanted(out.worst, loss)) return;
-    Worst worst{.index = index, .place = evaluated().place(index), .loss = loss};
-    if (is_classification()) {
-      worst.expected = class_name(batch.labels[at]);
-      worst.predicted = class_name(metrics.predicted_class(row));
-    } else if (settings_.task == Task::kMultiLabel) {
-      worst.expected = label_names(targets, [](float value) { return value > 0.5f; });
-      worst.predicted =
-          label_names(row, [&](float value) { return metrics.predicted_label(value); });
-    } else {
-      worst.expected = number_list(targets);
-      worst.predicted = number_list(row);
-    }
-    offer(out.worst, std::move(worst));
-  }
-
-  std::string class_name(std::int64_t label) const {
-    const auto at = static_cast<std::size_t>(label);
-    return at < data().classes().size() ? data().classes()[at] : std::to_string(label);
-  }
-
-  template <typename IsSet>
-  std::string label_names(std::span<const float> values, IsSet is_set) const {
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < values.size(); ++i)
-      if (is_set(values[i])) names.push_back(class_name(static_cast<std::int64_t>(i)));
-    return names.empty() ? "none" : listed(names);
-  }
-
-  static std::string number_list(std::span<const float> values) {
-    std::vector<std::string> numbers;
-    for (const float value : values) {
-      char text[32];
-      std::snprintf(text, sizeof text, "%.6g", double{value});
-      numbers.emplace_back(text);
-    }
-    return listed(numbers);
-  }
-
   // --- the result
 
   Result<Outcome> finish() {
@@ -591,73 +344,29 @@ class Run {
       TRY(model, trainer_->save());
     }
     take_lap();
-    Outcome out{.model = model_path_,
+    Outcome out{.model = request_.directory / "model.onnx",
                 .history = std::move(state_.history),
-                .classes = data().classes(),
+                .classes = data_.train().classes(),
                 .stopped_early = state_.stopped,
-                .samples = split_.train.size(),
-                .fingerprint = data().fingerprint(),
+                .samples = data_.split().train.size(),
+                .fingerprint = data_.train().fingerprint(),
                 .seconds = state_.seconds};
     if (state_.evaluation) {
       out.metrics = std::move(state_.evaluation->metrics);
       out.confusion = std::move(state_.evaluation->confusion);
       out.worst = std::move(state_.evaluation->worst);
     }
-    TRY_VOID(os::write_file_atomically(fs_, model_path_, model));
-    Json json = to_json(out);
-    json.set("run", identity_);
-    json.set("sha256", codec::Sha256::of(model).hex());
-    TRY_VOID(os::write_file_atomically(fs_, metrics_path_, codec::write_json_pretty(json) + "\n"));
-    TRY_VOID(remove_checkpoint());
-    add_pictures(out);
-    return out;
+    TRY_VOID(write_result(fs_, request_.directory, identity_, model, out));
+    return completed(std::move(out));
   }
 
-  Status remove_checkpoint() {
+  /// Removes the checkpoint of a run whose files are durable, and adds what the files lack.
+  Result<Outcome> completed(Outcome out) {
     TRY_VOID(fs_.remove(checkpoint_path_));
-    return fs_.sync_directory(request_.directory);
-  }
-
-  void add_pictures(Outcome& out) const {
+    TRY_VOID(fs_.sync_directory(request_.directory));
     for (Worst& one : out.worst)
       // A missing picture must not fail a finished run.
-      one.picture = evaluated().picture(one.index).value_or("");
-  }
-
-  /// The outcome, if an earlier process finished this run and its files are whole.
-  std::optional<Outcome> finished() {
-    const auto read = [&]() -> Result<Outcome> {
-      TRY(const std::string text, os::read_file(fs_, metrics_path_));
-      TRY(const Json json, codec::parse_json(text));
-      if (json["run"].as_string() != identity_) return Error(Code::kNotFound, "another run");
-      TRY(const std::string model, os::read_file(fs_, model_path_, kFileMax));
-      if (codec::Sha256::of(model).hex() != json["sha256"].as_string())
-        return Error(Code::kCorrupt, "another model");
-      return parse_outcome(json);
-    };
-    Result<Outcome> out = read();
-    if (!out.ok() || !remove_checkpoint().ok()) return std::nullopt;
-    log::info("this run was finished before", {{"path", model_path_.string()}});
-    out->model = model_path_;
-    for (const EpochRecord& record : out->history) observer_.epoch(record);
-    add_pictures(*out);
-    return std::move(*out);
-  }
-
-  static Result<Outcome> parse_outcome(const Json& json) {
-    TRY(Evaluation evaluation, parse_evaluation(json));
-    Outcome out{.metrics = std::move(evaluation.metrics),
-                .confusion = std::move(evaluation.confusion),
-                .worst = std::move(evaluation.worst),
-                .stopped_early = json["stoppedEarly"].as_bool(),
-                .samples = static_cast<std::uint64_t>(json["samples"].as_integer()),
-                .fingerprint = json["fingerprint"].as_string(),
-                .seconds = json["seconds"].as_double()};
-    for (const Json& name : json["classes"].as_array()) out.classes.push_back(name.as_string());
-    for (const Json& record : json["history"].as_array()) {
-      TRY(EpochRecord parsed, parse_epoch_record(record));
-      out.history.push_back(std::move(parsed));
-    }
+      one.picture = data_.evaluation().picture(one.index).value_or("");
     return out;
   }
 
@@ -667,9 +376,9 @@ class Run {
   Request request_;
   const Settings settings_;
   Observer& observer_;
-  const os::Path checkpoint_path_, model_path_, metrics_path_;
+  const os::Path checkpoint_path_;
 
-  Split split_;
+  RunData data_;
   std::string identity_;
   Batches batches_;
   std::unique_ptr<train::Trainer> trainer_;
@@ -689,21 +398,6 @@ class Run {
 Result<Outcome> run(const Context& ctx, infer::Engine& engine, os::FileSystem& fs, Request request,
                     Observer& observer) {
   return Run(ctx, engine, fs, std::move(request), observer).run();
-}
-
-Json to_json(const Outcome& outcome) {
-  Json out = to_json(Evaluation{outcome.metrics, outcome.confusion, outcome.worst});
-  Json history = Json::array();
-  for (const EpochRecord& record : outcome.history) history.push_back(to_json(record));
-  out.set("history", std::move(history));
-  Json classes = Json::array();
-  for (const std::string& name : outcome.classes) classes.push_back(name);
-  out.set("classes", std::move(classes));
-  out.set("stoppedEarly", outcome.stopped_early);
-  out.set("samples", outcome.samples);
-  out.set("fingerprint", outcome.fingerprint);
-  out.set("seconds", outcome.seconds);
-  return out;
 }
 
 }  // namespace varda::training

@@ -41,45 +41,50 @@ Result<std::vector<tensor::Named>> Batches::inputs(const samples::Batch& batch) 
   return std::vector<tensor::Named>{{input, std::move(whole)}};
 }
 
+Status Batches::check(const samples::Batch& batch, const samples::Dataset& data, Task task) const {
+  const std::size_t count = batch.indices.size(), width = values();
+  const bool is_classification = task == Task::kClassification;
+  if (count == 0 || batch.input.shape().empty() ||
+      batch.input.shape()[0] != static_cast<std::int64_t>(count) ||
+      (is_classification && batch.labels.size() != count))
+    return Error(Code::kInternal, "a batch has parts of different sizes");
+  if (!is_classification && batch.targets.size() != count * width)
+    return Error(Code::kInvalid, data.place(batch.indices[0]) + " has " +
+                                     std::to_string(batch.targets.size() / count) +
+                                     " targets; the model has " + std::to_string(width) +
+                                     " outputs");
+  for (std::size_t i = 0; i < batch.labels.size() && is_classification; ++i)
+    if (batch.labels[i] < 0 || static_cast<std::size_t>(batch.labels[i]) >= classes)
+      return Error(Code::kInvalid, data.place(batch.indices[i]) + " has the class " +
+                                       std::to_string(batch.labels[i]) +
+                                       "; the model has the classes 0 to " +
+                                       std::to_string(classes - 1));
+  return {};
+}
+
 Result<train::Batch> Batches::make(const samples::Batch& batch, const samples::Dataset& data,
                                    const Settings& settings, std::size_t samples) const {
+  TRY_VOID(check(batch, data, settings.task));
   const std::size_t count = batch.indices.size(), width = values();
-  if (batch.input.shape().empty() || batch.input.shape()[0] != static_cast<std::int64_t>(count))
-    return Error(Code::kInternal, "a batch has another number of samples than its input");
   train::Batch out;
   TRY(out.inputs, inputs(batch));
   TRY(out.sample_weights, Tensor::allocate(DType::kFp32, {size}));
   const auto sample_weights = out.sample_weights.mutable_values<float>();
   std::fill_n(sample_weights.begin(), count, 1 / static_cast<float>(samples));
+  for (std::size_t i = 0; i < count && !weights.empty(); ++i)
+    sample_weights[i] *= weights[static_cast<std::size_t>(batch.labels[i])];
   Tensor targets;
-  if (settings.task == Task::kClassification) {
-    if (batch.labels.size() != count)
-      return Error(Code::kInternal, "a batch has another number of labels than samples");
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t label = batch.labels[i];
-      if (label < 0 || static_cast<std::size_t>(label) >= classes)
-        return Error(Code::kInvalid, data.place(batch.indices[i]) + " has the class " +
-                                         std::to_string(label) + "; the model has the classes 0 " +
-                                         "to " + std::to_string(classes - 1));
-      if (!weights.empty()) sample_weights[i] *= weights[static_cast<std::size_t>(label)];
-    }
-    if (width == 1) {
-      TRY(targets, Tensor::allocate(DType::kFp32, {static_cast<std::int64_t>(count)}));
-      std::ranges::copy(batch.labels, targets.mutable_values<float>().begin());
-    } else {
-      TRY(targets,
-          train::one_hot(batch.labels, static_cast<std::int64_t>(width), settings.label_smoothing));
-    }
-  } else {
-    if (batch.targets.size() != count * width)
-      return Error(Code::kInvalid, data.place(batch.indices.at(0)) + " has " +
-                                       std::to_string(batch.targets.size() / count) +
-                                       " targets; the model has " + std::to_string(width) +
-                                       " outputs");
+  if (settings.task != Task::kClassification) {
     TRY(targets,
         Tensor::of<float>(DType::kFp32,
                           {static_cast<std::int64_t>(count), static_cast<std::int64_t>(width)},
                           std::span(batch.targets)));
+  } else if (width == 1) {
+    TRY(targets, Tensor::allocate(DType::kFp32, {static_cast<std::int64_t>(count)}));
+    std::ranges::copy(batch.labels, targets.mutable_values<float>().begin());
+  } else {
+    TRY(targets,
+        train::one_hot(batch.labels, static_cast<std::int64_t>(width), settings.label_smoothing));
   }
   TRY(const Tensor whole, filled(targets, size));
   TRY(out.targets, whole.reshaped(output));

@@ -25,9 +25,11 @@ struct Batches {
   std::vector<float> weights;  // of the classes, with the mean 1 over the samples; empty: all 1
 
   std::size_t values() const;  // of the output in a row
+  /// kInvalid: a label is out of range, or a row has another number of targets; the message has the
+  /// sample's place.
+  Status check(const samples::Batch& batch, const samples::Dataset& data, samples::Task task) const;
   Result<std::vector<tensor::Named>> inputs(const samples::Batch& batch) const;
-  /// Each sample weighs 1/`samples`, times the weight of its class. kInvalid: a label is out of
-  /// range, or a row has another number of targets; the message has the sample's place.
+  /// Each sample weighs 1/`samples`, times the weight of its class. Errors as in check().
   Result<train::Batch> make(const samples::Batch& batch, const samples::Dataset& data,
                             const Settings& settings, std::size_t samples) const;
 };

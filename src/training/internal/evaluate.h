@@ -1,0 +1,21 @@
+// One evaluation: the model's answers for the evaluation data, and their metrics.
+#pragma once
+
+#include <functional>
+
+#include "base/context.h"
+#include "base/result.h"
+#include "train/trainer.h"
+#include "training/evaluation.h"
+#include "training/internal/batches.h"
+#include "training/internal/run_data.h"
+#include "training/settings.h"
+
+namespace varda::training {
+
+/// Calls `report` after each batch. kInvalid: the loss is not finite, or a sample does not fit.
+Result<Evaluation> evaluate(const Context& ctx, const RunData& data, const Batches& batches,
+                            const Settings& settings, train::Trainer& trainer,
+                            const std::function<void()>& report);
+
+}  // namespace varda::training
