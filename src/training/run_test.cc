@@ -753,6 +753,18 @@ TEST(Run, DataThatDoNotFitAreRefused) {
               HasSubstr("has the class 1000; the model has the classes 0 to 1"));
 }
 
+TEST(Run, LabelOutOfRangeInTheEvaluationIsRefused) {
+  Case setup;
+  setup.evaluation = moons(10);
+  setup.evaluation->name = "test.csv";
+  setup.evaluation->on_read = [&](std::size_t call) {
+    if (call == 1) setup.evaluation->labels.assign(10, -1);
+    return Status();
+  };
+  EXPECT_EQ(error_of(setup).message(),
+            "epoch 1: test.csv, line 2 has the class -1; the model has the classes 0 to 1");
+}
+
 TEST(Run, ErrorsOfTheDataEndTheRun) {
   Case setup;
   setup.data->on_read = [](std::size_t call) {
