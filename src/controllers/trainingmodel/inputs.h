@@ -8,7 +8,7 @@
 #include "api/ai/training_model.h"
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
-#include "controllers/workers/model_reference.h"
+#include "controllers/workers/workers.h"
 #include "hosting/placement.h"
 
 namespace varda::controllers::trainingmodel {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "controllers/workers/model_on_node.h"
 #include "hosting/pod_settings.h"
 #include "hosting/servers.h"
 
@@ -219,8 +218,7 @@ class Planner {
       out_.base = std::move(choice.base);
     }
     // A server may serve a former version meanwhile. A run from another version is wrong.
-    const workers::ModelOnNode model = workers::model_on(job_of(training_), worker, agent);
-    if (model.version == worker.model->version && model.settled) return true;
+    if (workers::has_wanted_model(job_of(training_), worker, agent)) return true;
     fail("WaitingForNode", "waiting for node " + out_.node + " to have version " +
                                worker.model->version + " of model " + worker.model->name);
     return false;

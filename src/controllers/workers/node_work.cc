@@ -85,6 +85,11 @@ ModelOnNode model_on(const Job& job, const Worker& worker, const api::EdgeNode& 
   return out;
 }
 
+bool has_wanted_model(const Job& job, const Worker& worker, const api::EdgeNode& node) {
+  const ModelOnNode model = model_on(job, worker, node);
+  return model.version == worker.model->version && model.settled;
+}
+
 Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& on_node) {
   Json out = Json::object({{"kind", job.kind},
                            {"name", job.metadata.name},

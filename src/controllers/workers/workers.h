@@ -201,5 +201,8 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker,
 std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
                                          const hosting::NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods);
+/// True if the node offers the wanted version of the worker's model, and no former one. Requires a
+/// model.
+bool has_wanted_model(const Job& job, const Worker& worker, const api::EdgeNode& node);
 
 }  // namespace varda::controllers::workers
