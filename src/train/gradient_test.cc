@@ -229,7 +229,7 @@ std::vector<Case> arithmetic() {
   for (const char* op : {"Log", "Sqrt", "Reciprocal"})
     out.push_back(one(op, op, {positive(matrix)}));
   for (const char* op :
-       {"Erf", "Softsign", "Softplus", "Selu", "Elu", "LeakyRelu", "HardSigmoid", "Gelu"})
+       {"Erf", "Softsign", "Softplus", "Selu", "Elu", "LeakyRelu", "HardSigmoid", "Gelu", "Mish"})
     out.push_back(one(op, op, {{matrix}}, {}, kFp32));
   out.push_back(one("GeluTanh", "Gelu", {{matrix}}, {{"approximate", std::string("tanh")}}, kFp32));
   out.push_back(one("HardSwish", "HardSwish", {{{4, 5}, -5, 5}}, {}, kFp32));

@@ -200,6 +200,16 @@ Status softplus(Backward& b, Node& node) {
   });
 }
 
+// y = x * tanh(softplus(x))
+Status mish(Backward& b, Node& node) {
+  return unary(b, node, [&](const std::string& x, const auto&, const std::string& dy) {
+    const std::string t = b.emit("Tanh", {b.emit("Softplus", {x})});
+    const std::string inside = b.emit("Sub", {b.number(1), times(b, t, t)});
+    const std::string slope = times(b, times(b, x, b.emit("Sigmoid", {x})), inside);
+    return times(b, dy, b.emit("Add", {t, slope}));
+  });
+}
+
 Status softsign(Backward& b, Node& node) {
   return unary(b, node, [&](const std::string& x, const auto&, const std::string& dy) {
     const std::string size = b.emit("Add", {b.emit("Abs", {x}), b.number(1)});
@@ -314,6 +324,7 @@ constexpr RuleEntry kRules[] = {
     {"Max", extreme},
     {"Mean", mean},
     {"Min", extreme},
+    {"Mish", mish},
     {"Mul", multiply},
     {"Neg", negative},
     {"PRelu", prelu},
