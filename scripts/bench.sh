@@ -36,6 +36,7 @@ for program in build/release/bin/varda_bench_*; do
   [ -x "$program" ] || continue
   name=$(basename "$program" | sed 's/varda_bench_//')
   chosen "$name" || continue
+  [ -f "bench/$name.py" ] && continue # the script above ran the program
   title "$name"
   case $name in
     apiserver) measured "$name" "$program" --json "$out/$name.json" ;;
