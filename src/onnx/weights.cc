@@ -3,6 +3,7 @@
 #include <set>
 
 #include "codec/protobuf.h"
+#include "onnx/internal/rewrite.h"
 #include "onnx/model.h"
 
 namespace varda::onnx {
@@ -17,37 +18,16 @@ class Replacement {
   explicit Replacement(const std::map<std::string, tensor::Tensor>& weights) : weights_(weights) {}
 
   Result<std::string> file(std::string_view bytes) {
-    return copy(bytes, 7, [&](std::string_view graph) { return this->graph(graph); });
+    return rewrite(bytes, 7, [&](std::string_view graph) { return this->graph(graph); });
   }
   const std::set<std::string>& done() const { return done_; }
 
  private:
-  /// A copy of a message in which `change` maps the fields with that number.
-  template <typename Change>
-  Result<std::string> copy(std::string_view message, std::uint32_t number, Change change) {
-    ProtoWriter out;
-    ProtoReader in(message);
-    while (in.next()) {
-      if (in.field() != number || !in.is_bytes()) {
-        out.raw(in.raw());
-        continue;
-      }
-      TRY(const std::string changed, change(in.bytes()));
-      // An unchanged message keeps its bytes, also those of an unusual length prefix.
-      if (changed == in.bytes())
-        out.raw(in.raw());
-      else
-        out.element(number, changed);
-    }
-    TRY_VOID(in.status());
-    return std::move(out).bytes();
-  }
-
   Result<std::string> graph(std::string_view bytes) {
-    TRY(const std::string with_initializers, copy(bytes, 5, [&](std::string_view initializer) {
+    TRY(const std::string with_initializers, rewrite(bytes, 5, [&](std::string_view initializer) {
           return tensor(initializer, name_of(initializer));
         }));
-    return copy(with_initializers, 1, [&](std::string_view node) { return this->node(node); });
+    return rewrite(with_initializers, 1, [&](std::string_view node) { return this->node(node); });
   }
 
   /// Replaces the tensor of a Constant node.
@@ -59,8 +39,8 @@ class Replacement {
       if (in.field() == 4) op = in.text();
     }
     if (op != "Constant" || !weights_.contains(output)) return std::string(bytes);
-    return copy(bytes, 5, [&](std::string_view attribute) {
-      return copy(attribute, 5, [&](std::string_view value) { return tensor(value, output); });
+    return rewrite(bytes, 5, [&](std::string_view attribute) {
+      return rewrite(attribute, 5, [&](std::string_view value) { return tensor(value, output); });
     });
   }
 
