@@ -54,6 +54,7 @@ struct Reader {
 constexpr Reader kReaders[] = {
     {"MatMul", 0, 1},
     {"Gemm", 0, 2},
+    {"Einsum", 0, 1},
     {"Conv", 1, 2},
     {"ConvTranspose", 1, 2},
     {"Gather", 0, 0},

@@ -220,6 +220,7 @@ std::vector<Case> arithmetic() {
   }
   out.push_back(one("Div", "Div", {{{2, 3}}, positive({3})}));
   out.push_back(one("Pow", "Pow", {positive({2, 3}), positive({3})}));
+  out.push_back(one("PowOfInteger", "Pow", {{{2, 3}}, constant({3})}));
   out.push_back(one("Sum", "Sum", {{matrix}, {{4}}, {matrix}}));
   out.push_back(one("Mean", "Mean", {{matrix}, {{4}}}, {}, kLinear));
   out.push_back(one("Min", "Min", {{matrix}, {{4}}}));
@@ -228,8 +229,8 @@ std::vector<Case> arithmetic() {
     out.push_back(one(op, op, {{matrix}}));
   for (const char* op : {"Log", "Sqrt", "Reciprocal"})
     out.push_back(one(op, op, {positive(matrix)}));
-  for (const char* op :
-       {"Erf", "Softsign", "Softplus", "Selu", "Elu", "LeakyRelu", "HardSigmoid", "Gelu", "Mish"})
+  for (const char* op : {"Erf", "Softsign", "Softplus", "Selu", "Elu", "LeakyRelu", "HardSigmoid",
+                         "Gelu", "Mish", "Celu", "ThresholdedRelu"})
     out.push_back(one(op, op, {{matrix}}, {}, kFp32));
   out.push_back(one("GeluTanh", "Gelu", {{matrix}}, {{"approximate", std::string("tanh")}}, kFp32));
   out.push_back(one("HardSwish", "HardSwish", {{{4, 5}, -5, 5}}, {}, kFp32));
@@ -265,6 +266,13 @@ std::vector<Case> matrices() {
   out.push_back(one("MatMulLeftMatrix", "MatMul", {{{3, 4}}, {{2, 4, 2}}}));
   out.push_back(one("MatMulRightVector", "MatMul", {{{2, 3, 4}}, {{4}}}));
   out.push_back(one("MatMulLeftVector", "MatMul", {{{4}}, {{2, 4, 3}}}));
+  const auto einsum = [&](std::string name, std::string equation, std::vector<Operand> operands) {
+    out.push_back(one("Einsum" + name, "Einsum", std::move(operands), {{"equation", equation}}));
+  };
+  einsum("Product", "ij,jk->ik", {{{3, 4}}, {{4, 2}}});
+  einsum("Heads", "bqhd, bkhd -> bhqk", {{{2, 3, 2, 4}}, {{2, 5, 2, 4}}});
+  einsum("Transposed", "abc->cab", {{{2, 3, 4}}});
+  einsum("Three", "ab,bc,cd->ad", {{{2, 3}}, {{3, 4}}, {{4, 2}}});
   out.push_back(one("Gemm", "Gemm", {{{3, 4}}, {{4, 2}}, {{2}}}));
   out.push_back(one("GemmTransposedRight", "Gemm", {{{3, 4}}, {{2, 4}}, {{2}}},
                     {{"transB", yes}, {"alpha", 0.5f}, {"beta", 2.0f}}));
@@ -298,7 +306,36 @@ std::vector<Case> shapes() {
   out.push_back(
       one("SliceSteps", "Slice",
           {{{7, 8}}, constant({1, 0}), constant({7, 8}), constant({1, 0}), constant({2, 3})}));
+  out.push_back(
+      one("SliceBackwards", "Slice",
+          {{{5, 7}}, constant({-1, 5}), constant({-99, 0}), constant({0, 1}), constant({-1, -2})}));
   out.push_back(one("Pad", "Pad", {{{2, 3}}, constant({1, 0, 2, -1})}));
+  for (const char* mode : {"reflect", "edge", "wrap"})
+    out.push_back(one(std::string("Pad_") + mode, "Pad",
+                      {{{2, 4, 3}}, constant({0, 2, 1, 0, 3, 2})}, {{"mode", std::string(mode)}}));
+  out.push_back(one("CumSum", "CumSum", {{{2, 4}}, scalar(1)}));
+  out.push_back(one("CumSumReversed", "CumSum", {{{2, 4}}, scalar(1)},
+                    {{"exclusive", yes}, {"reverse", yes}}));
+  out.push_back(one("Trilu", "Trilu", {{{2, 4, 4}}, scalar(1)}, {{"upper", no}}));
+  const auto indexed = [&](const std::string& name, const std::string& op,
+                           std::vector<Operand> operands, Integers indices, Integers shape,
+                           std::vector<onnx::Attribute> attributes = {}) {
+    Case added = one(name, op, operands, std::move(attributes));
+    added.nodes[0].inputs.insert(added.nodes[0].inputs.begin() + 1, "i");
+    const std::string count = std::to_string(operands.size());
+    const std::string sizes = "a" + std::to_string(operands.size() + 1);
+    added.nodes.insert(added.nodes.begin(),
+                       {.op_type = "Reshape", .inputs = {"a" + count, sizes}, .outputs = {"i"}});
+    added.operands.push_back(constant(std::move(indices)));
+    added.operands.push_back(constant(std::move(shape)));
+    out.push_back(std::move(added));
+  };
+  indexed("GatherND", "GatherND", {{{3, 4, 2}}}, {0, 1, 2, 3, 0, 1}, {3, 2});
+  indexed("ScatterND", "ScatterND", {{{4, 2}}, {{2, 2}}}, {3, 1}, {2, 1});
+  indexed("ScatterNDAdd", "ScatterND", {{{4, 2}}, {{3, 2}}}, {3, 1, 3}, {3, 1},
+          {{"reduction", std::string("add")}});
+  indexed("ScatterElements", "ScatterElements", {{{2, 4}}, {{2, 2}}}, {3, 1, 0, 2}, {2, 2},
+          {{"axis", yes}});
   out.push_back(one("GatherRepeated", "Gather", {{{4, 3}}, constant({0, 2, 2, -1})}));
   out.push_back(
       one("GatherLastAxis", "Gather", {{{2, 3, 4}}, constant({3, 0, 3})}, {{"axis", minus}}));
@@ -319,12 +356,15 @@ std::vector<Case> shapes() {
   out.push_back(one("ReduceMin", "ReduceMin", {{{2, 3, 4}}, constant({2})}, {{"keepdims", no}}));
   out.push_back(one("ReduceL1", "ReduceL1", {{{2, 3}}, constant({1})}, {}, kFp32));
   out.push_back(one("ReduceLogSumExp", "ReduceLogSumExp", {{{2, 3}}, constant({1})}));
+  out.push_back(one("ReduceLogSum", "ReduceLogSum", {positive({2, 3}), constant({1})}, {}, kFp32));
   out.push_back(one("ReduceL2", "ReduceL2", {{{2, 3}}, constant({1})}, {}, kFp32));
   out.push_back(one("ReduceSumSquare", "ReduceSumSquare", {{{2, 3}}, constant({1})}));
   out.push_back(
       one("DepthToSpace", "DepthToSpace", {{{1, 8, 2, 3}}}, {{"blocksize", std::int64_t{2}}}));
   out.push_back(one("SpaceToDepth", "SpaceToDepth", {{{1, 2, 4, 6}}},
                     {{"blocksize", std::int64_t{2}}}, kLinear));
+  out.push_back(one("DepthToSpaceByColumns", "DepthToSpace", {{{2, 8, 2, 3}}},
+                    {{"blocksize", std::int64_t{2}}, {"mode", std::string("CRD")}}));
   out.push_back({"ResizeNearest",
                  {{.op_type = "Resize",
                    .inputs = {"a0", "", "", "a1"},
@@ -333,6 +373,29 @@ std::vector<Case> shapes() {
                                   {"nearest_mode", std::string("floor")}}}},
                  {{{1, 2, 3, 3}}, constant({1, 2, 6, 9})},
                  kLinear});
+  // Every way to choose coordinates, up and down by factors that are not whole.
+  for (const char* place : {"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"})
+    for (const char* mode :
+         {"linear", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"}) {
+      const bool linear = std::string(mode) == "linear";
+      out.push_back({std::string("Resize_") + place + "_" + mode,
+                     {{.op_type = "Resize",
+                       .inputs = {"a0", "", "", "a1"},
+                       .outputs = {"y"},
+                       .attributes = {{"coordinate_transformation_mode", std::string(place)},
+                                      {"mode", std::string(linear ? "linear" : "nearest")},
+                                      {"nearest_mode", std::string(linear ? "floor" : mode)}}}},
+                     {{{1, 2, 4, 5}}, constant({1, 2, 9, 3})},
+                     kLinear});
+    }
+  out.push_back({"ResizeByScales",
+                 {{.op_type = "Resize",
+                   .inputs = {"a0", "", "a1"},
+                   .outputs = {"y"},
+                   .attributes = {{"mode", std::string("linear")}}}},
+                 {{{3, 3}}, {.shape = {2}, .low = 1.5, .high = 1.5}},
+                 kLinear});
+  out.back().operands[1].learned = false;
   return out;
 }
 
@@ -379,6 +442,12 @@ std::vector<Case> convolutions() {
                      {"output_padding", Integers{1, 1}},
                      {"group", std::int64_t{2}}},
                     kLinear));
+  for (const char* automatic : {"NOTSET", "SAME_UPPER", "SAME_LOWER"})
+    out.push_back(one(
+        std::string("ConvTransposeOutputShape_") + automatic, "ConvTranspose",
+        {{{1, 2, 3, 3}}, {{2, 2, 4, 4}}},
+        {{"strides", twos}, {"output_shape", Integers{7, 6}}, {"auto_pad", std::string(automatic)}},
+        kLinear));
   const auto pool = [&](std::string name, std::string op, Shape x,
                         std::vector<onnx::Attribute> attributes) {
     const auto kind = op == "MaxPool" ? Case::Kind::kFp64 : kLinear;

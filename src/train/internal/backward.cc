@@ -23,6 +23,13 @@ std::string Backward::constant(const tensor::Tensor& value) {
   return name;
 }
 
+std::string Backward::reals(const tensor::Shape& shape, std::span<const double> values) {
+  if (dtype_ == tensor::DType::kFp64)
+    return constant(tensor::Tensor::of<double>(dtype_, shape, values).value());
+  const std::vector<float> single(values.begin(), values.end());
+  return constant(tensor::Tensor::of<float>(dtype_, shape, std::span(single)).value());
+}
+
 std::string Backward::integers(const Integers& values) {
   std::string& name = integers_[values];
   if (name.empty())
@@ -35,10 +42,7 @@ std::string Backward::integers(const Integers& values) {
 std::string Backward::number(double value) {
   std::string& name = numbers_[value];
   if (!name.empty()) return name;
-  const auto single = static_cast<float>(value);
-  name = constant(dtype_ == tensor::DType::kFp64
-                      ? tensor::Tensor::of<double>(dtype_, {}, {{value}}).value()
-                      : tensor::Tensor::of<float>(dtype_, {}, {{single}}).value());
+  name = reals({}, {{value}});
   return name;
 }
 
@@ -106,6 +110,15 @@ Result<Backward::Integers> Backward::values(const std::string& tensor) const {
   if (fact == nullptr || !fact->integers)
     return Error(Code::kUnsupported, "\"" + tensor + "\" is no short list of integers");
   return *fact->integers;
+}
+
+Result<std::vector<float>> Backward::floats(const std::string& tensor) const {
+  const onnx::Tensor* initializer = graph_.initializer(tensor);
+  if (initializer == nullptr || initializer->data_type != onnx::data_type_of(tensor::DType::kFp32))
+    return Error(Code::kUnsupported, "\"" + tensor + "\" is no constant list of numbers");
+  TRY(const tensor::Tensor value, initializer->value());
+  const auto values = value.values<float>();
+  return std::vector<float>(values.begin(), values.end());
 }
 
 void Backward::give(const std::string& tensor, std::string gradient) {

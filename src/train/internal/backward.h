@@ -34,6 +34,7 @@ class Backward {
   std::string integers(const Integers& values);       // a constant [n]
   std::string number(double value);                   // a constant scalar of the model's type
   std::string constant(const tensor::Tensor& value);  // any constant
+  std::string reals(const tensor::Shape& shape, std::span<const double> values);
   tensor::DType dtype() const { return dtype_; }
 
   std::string reshape(const std::string& x, const tensor::Shape& shape);
@@ -52,6 +53,8 @@ class Backward {
   const tensor::Shape& shape(const std::string& tensor) const;
   /// The values of a constant list of integers, such as axes. kUnsupported: it is not constant.
   Result<Integers> values(const std::string& tensor) const;
+  /// The values of an initializer. kUnsupported: another tensor, or another type than FP32.
+  Result<std::vector<float>> floats(const std::string& tensor) const;
   /// A name for a further output of a forward node.
   std::string fresh(const std::string& wanted) { return names_.fresh(wanted); }
   void learn(const std::string& tensor, Fact fact) { added_[tensor] = std::move(fact); }

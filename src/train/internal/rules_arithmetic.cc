@@ -60,6 +60,23 @@ Status elu(Backward& b, Node& node) {
   });
 }
 
+// alpha * (exp(x / alpha) - 1) below zero
+Status celu(Backward& b, Node& node) {
+  const double alpha = node.real("alpha", 1.0f);
+  return unary(b, node, [&](const std::string& x, const std::string& y, const std::string& dy) {
+    const std::string below =
+        times(b, dy, b.emit("Add", {times(b, y, b.number(1 / alpha)), b.number(1)}));
+    return b.emit("Where", {b.emit("Greater", {x, b.number(0)}), dy, below});
+  });
+}
+
+Status thresholded_relu(Backward& b, Node& node) {
+  const double alpha = node.real("alpha", 1.0f);
+  return unary(b, node, [&](const std::string& x, const auto&, const std::string& dy) {
+    return b.emit("Where", {b.emit("Greater", {x, b.number(alpha)}), dy, b.number(0)});
+  });
+}
+
 Status prelu(Backward& b, Node& node) {
   const std::string &x = node.input(0), &slope = node.input(1), dy = b.gradient(node.output(0));
   const std::string positive = b.emit("Greater", {x, b.number(0)});
@@ -264,11 +281,13 @@ Status divide(Backward& b, Node& node) {
 Status power(Backward& b, Node& node) {
   const std::string &x = node.input(0), &exponent = node.input(1), &y = node.output(0);
   const std::string dy = b.gradient(y);
-  if (b.find(exponent)->dtype != b.find(x)->dtype)
-    return Error(Code::kUnsupported, "base and exponent have different types");
   if (b.needs(x)) {
-    const std::string lower = b.emit("Pow", {x, b.emit("Sub", {exponent, b.number(1)})});
-    give_operand(b, node, 0, times(b, times(b, dy, exponent), lower));
+    const std::string real =
+        b.find(exponent)->dtype == b.dtype()
+            ? exponent
+            : b.emit("Cast", {exponent}, {{"to", onnx::data_type_of(b.dtype())}});
+    const std::string lower = b.emit("Pow", {x, b.emit("Sub", {real, b.number(1)})});
+    give_operand(b, node, 0, times(b, times(b, dy, real), lower));
   }
   if (b.needs(exponent)) give_operand(b, node, 1, times(b, times(b, dy, y), b.emit("Log", {x})));
   return {};
@@ -307,6 +326,7 @@ constexpr RuleEntry kRules[] = {
     {"Add", add},
     {"Cast", cast},
     {"Ceil", nothing},
+    {"Celu", celu},
     {"Clip", clip},
     {"Cos", cosine},
     {"Div", divide},
@@ -342,6 +362,7 @@ constexpr RuleEntry kRules[] = {
     {"Sub", subtract},
     {"Sum", add},
     {"Tanh", tanh},
+    {"ThresholdedRelu", thresholded_relu},
     {"Where", choose},
 };
 

@@ -48,7 +48,10 @@ Result<Windows> windows_of(const Node& node, const Shape& large, const Shape& sm
     const std::int64_t total = std::max<std::int64_t>(reach - large[i + 2], 0);
     std::int64_t before = pads.empty() ? 0 : pads[i];
     if (automatic == "SAME_UPPER") before = total / 2;
-    if (automatic == "SAME_LOWER") before = (total + 1) / 2;
+    // ConvTranspose with output_shape shares out the padding like SAME_LOWER.
+    if (automatic == "SAME_LOWER" ||
+        (automatic == "NOTSET" && node.find("output_shape") != nullptr))
+      before = (total + 1) / 2;
     if (automatic == "VALID") before = 0;
     out.before.push_back(before);
     out.after.push_back(reach - large[i + 2] - before);
@@ -218,8 +221,6 @@ Status conv(Backward& b, Node& node) {
 // The same windows, in which input and output change places.
 Status conv_transpose(Backward& b, Node& node) {
   const std::string &x = node.input(0), &weights = node.input(1), &y = node.output(0);
-  if (node.text("auto_pad", "NOTSET") != "NOTSET" || node.find("output_shape") != nullptr)
-    return Error(Code::kUnsupported, "it has auto_pad or output_shape instead of pads");
   const Shape& shape = b.shape(weights);
   TRY(const Windows w, windows_of(node, b.shape(y), b.shape(x), {shape.begin() + 2, shape.end()}));
   const std::string dy = b.gradient(y);
@@ -256,8 +257,8 @@ Status max_pool(Backward& b, Node& node) {
 }
 
 /// For each place of the output, one over the number of values in the window.
-Result<tensor::Tensor> shares(const Windows& w, bool padding_counts, tensor::DType dtype,
-                              const Integers& pads_after) {
+Result<std::string> shares(Backward& b, const Windows& w, bool padding_counts,
+                           const Integers& pads_after) {
   Shape shape = w.small;
   shape[0] = shape[1] = 1;
   TRY(const std::size_t total, tensor::elements(shape));
@@ -279,10 +280,7 @@ Result<tensor::Tensor> shares(const Windows& w, bool padding_counts, tensor::DTy
       out[flat] /= static_cast<double>(std::max<std::int64_t>(count, 1));
     }
   }
-  if (dtype == tensor::DType::kFp64)
-    return tensor::Tensor::of<double>(dtype, shape, std::span<const double>(out));
-  const std::vector<float> single(out.begin(), out.end());
-  return tensor::Tensor::of<float>(dtype, shape, std::span<const float>(single));
+  return b.reals(shape, out);
 }
 
 Status average_pool(Backward& b, Node& node) {
@@ -294,18 +292,12 @@ Status average_pool(Backward& b, Node& node) {
   for (std::size_t i = 0; i < w.kernel.size(); ++i)
     pads_after.push_back(pads.empty() ? std::max<std::int64_t>(w.after[i], 0)
                                       : pads.at(i + w.kernel.size()));
-  TRY(const tensor::Tensor share,
-      shares(w, node.integer("count_include_pad", 0) != 0, b.dtype(), pads_after));
+  TRY(const std::string share, shares(b, w, node.integer("count_include_pad", 0) != 0, pads_after));
   w.group = w.large[1];
   Shape ones = {w.large[1], 1};
   ones.insert(ones.end(), w.kernel.begin(), w.kernel.end());
-  TRY(tensor::Tensor kernel, tensor::Tensor::allocate(b.dtype(), ones));
-  if (b.dtype() == tensor::DType::kFp64)
-    std::ranges::fill(kernel.mutable_values<double>(), 1.0);
-  else
-    std::ranges::fill(kernel.mutable_values<float>(), 1.0f);
-  const std::string scaled = b.emit("Mul", {b.gradient(y), b.constant(share)});
-  b.give(x, spread(b, w, scaled, b.constant(kernel)));
+  const std::vector<double> kernel(static_cast<std::size_t>(w.group * taps_of(w)), 1);
+  b.give(x, spread(b, w, b.emit("Mul", {b.gradient(y), share}), b.reals(ones, kernel)));
   return {};
 }
 

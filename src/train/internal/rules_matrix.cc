@@ -1,4 +1,8 @@
 // Gradients of matrix products.
+#include <map>
+#include <string>
+
+#include "base/text.h"
 #include "train/internal/rules.h"
 
 namespace varda::train {
@@ -106,7 +110,44 @@ Status matmul(Backward& b, Node& node) {
   return {};
 }
 
-constexpr RuleEntry kMatrixRules[] = {{"Gemm", gemm_rule}, {"MatMul", matmul}};
+// ab,bc->ac: the gradient of ab is ac,bc->ab.
+Status einsum(Backward& b, Node& node) {
+  std::string equation = node.text("equation", "");
+  std::erase(equation, ' ');
+  const std::size_t arrow = equation.find("->");
+  if (arrow == std::string::npos || equation.find('.') != std::string::npos)
+    return Error(Code::kUnsupported, "its equation is \"" + equation + "\"");
+  const auto terms = split(std::string_view(equation).substr(0, arrow), ',');
+  const std::string_view result = std::string_view(equation).substr(arrow + 2);
+  const Error unknown(Code::kUnsupported, "its equation is \"" + equation + "\"");
+  std::map<char, std::int64_t> sizes;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    for (std::size_t at = 0; at < terms.at(i).size(); ++at)  // a size of 1 may be broadcast
+      if (const auto size = b.shape(node.input(i)).at(at);
+          sizes.emplace(terms[i][at], size).first->second != size)
+        return unknown;
+  const std::string dy = b.gradient(node.output(0));
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!b.needs(node.input(i))) continue;
+    std::string known(result), reversed(result);
+    std::vector<std::string> inputs = {dy};
+    for (std::size_t j = 0; j < node.inputs.size(); ++j) {
+      if (j == i) continue;
+      known += terms.at(j);
+      reversed += "," + std::string(terms.at(j));
+      inputs.push_back(node.input(j));
+    }
+    const std::string_view term = terms.at(i);
+    for (std::size_t at = 0; at < term.size(); ++at)
+      if (known.find(term[at]) == std::string::npos || term.find(term[at], at + 1) != term.npos)
+        return unknown;
+    reversed += "->" + std::string(term);
+    b.give(node.input(i), b.emit("Einsum", std::move(inputs), {{"equation", reversed}}));
+  }
+  return {};
+}
+
+constexpr RuleEntry kMatrixRules[] = {{"Einsum", einsum}, {"Gemm", gemm_rule}, {"MatMul", matmul}};
 
 }  // namespace
 

@@ -1,7 +1,10 @@
 // Gradients of operators that move, repeat, select or sum values.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "train/internal/rules.h"
 
@@ -79,6 +82,12 @@ Status split(Backward& b, Node& node) {
   return {};
 }
 
+std::string reversed(Backward& b, const std::string& x, std::int64_t axis) {
+  return b.emit("Slice",
+                {x, b.integers({-1}), b.integers({std::numeric_limits<std::int64_t>::min()}),
+                 b.integers({axis}), b.integers({-1})});
+}
+
 Status sliced(Backward& b, Node& node) {
   const std::string& x = node.input(0);
   if (!b.needs(x)) return {};
@@ -98,8 +107,14 @@ Status sliced(Backward& b, Node& node) {
   for (std::size_t i = 0; i < starts.size(); ++i) {
     TRY(const std::int64_t axis, axis_of(axes.at(i), shape.size()));
     const auto at = static_cast<std::size_t>(axis);
-    const std::int64_t step = steps.at(i), size = shape[at];
-    if (step < 1) return Error(Code::kUnsupported, "it slices backwards");
+    const std::int64_t size = shape[at];
+    std::int64_t step = steps.at(i), start = starts[i] < 0 ? starts[i] + size : starts[i];
+    start = std::clamp<std::int64_t>(start, 0, size);
+    if (step < 0 && result[at] > 0) {  // the same values in ascending order
+      start = std::min(start, size - 1) + (result[at] - 1) * step;
+      step = -step;
+      dy = reversed(b, dy, axis);
+    }
     if (step > 1 && result[at] > 0) {  // zeros between the values: [n] -> [n, 1] -> [n, step]
       Shape column = current;
       column.insert(column.begin() + axis + 1, 1);
@@ -108,19 +123,72 @@ Status sliced(Backward& b, Node& node) {
       current[at] *= step;
       dy = b.reshape(b.pad(b.reshape(dy, column), none, gap), current);
     }
-    const std::int64_t start = starts[i] < 0 ? starts[i] + size : starts[i];
-    before[at] = std::clamp<std::int64_t>(start, 0, size);
+    before[at] = start;
     after[at] = size - before[at] - current[at];  // negative: the last gap is cut
   }
   b.give(x, b.pad(dy, before, after));
   return {};
 }
 
+/// A linear map along one axis: each value of the output is a sum of shares of the input's values.
+class Mix {
+ public:
+  using Shares = std::vector<std::pair<std::int64_t, double>>;  // index and share
+  explicit Mix(std::int64_t inputs) : inputs_(inputs) {}
+
+  void add(const Shares& shares) {
+    matrix_.resize(matrix_.size() + static_cast<std::size_t>(inputs_));
+    for (const auto& [index, share] : shares) *(matrix_.end() - inputs_ + index) += share;
+    copies_ = copies_ && shares.size() == 1 && shares[0].second == 1;
+    indices_.push_back(shares[0].first);
+  }
+  /// The gradient of the input from that of the output. Changes the axis in `shape`.
+  std::string reverse(Backward& b, std::string dy, Shape& shape, std::int64_t axis) const {
+    const auto at = static_cast<std::size_t>(axis);
+    const std::int64_t outputs = std::exchange(shape[at], inputs_);
+    if (const std::int64_t times = outputs / inputs_; repeats(times)) {
+      Shape blocks = shape;
+      blocks.insert(blocks.begin() + axis + 1, times);
+      return times == 1 ? dy : b.reshape(b.sum(b.reshape(dy, blocks), {axis + 1}), shape);
+    }
+    Integers order(shape.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::swap(order[at], order.back());
+    const bool last = at + 1 == shape.size();
+    if (!last) dy = b.transpose(dy, order);
+    dy = b.emit("MatMul", {dy, b.reals({outputs, inputs_}, matrix_)});
+    return last ? dy : b.transpose(dy, order);
+  }
+
+ private:
+  /// Whether each value is copied to so many neighbours.
+  bool repeats(std::int64_t times) const {
+    bool out = copies_ && times * inputs_ == static_cast<std::int64_t>(indices_.size());
+    for (std::size_t i = 0; out && i < indices_.size(); ++i)
+      out = indices_[i] == static_cast<std::int64_t>(i) / times;
+    return out;
+  }
+
+  std::int64_t inputs_;
+  std::vector<double> matrix_;  // [outputs, inputs]
+  Integers indices_;
+  bool copies_ = true;
+};
+
+/// The index that Pad copies to a place, which may be outside of the input.
+std::int64_t source_of(const std::string& mode, std::int64_t place, std::int64_t size) {
+  if (mode == "wrap") return (place % size + size) % size;
+  if (mode == "reflect" && size > 1) {
+    const std::int64_t period = 2 * (size - 1);
+    place = (place % period + period) % period;
+    return std::min(place, period - place);
+  }
+  return std::clamp<std::int64_t>(place, 0, size - 1);
+}
+
 Status padded(Backward& b, Node& node) {
   const std::string& x = node.input(0);
   if (!b.needs(x)) return {};
-  if (node.text("mode", "constant") != "constant")
-    return Error(Code::kUnsupported, "it pads with other values than a constant");
   TRY(const Integers pads, b.values(node.input(1)));
   const std::size_t rank = b.shape(x).size();
   Integers axes(rank);
@@ -128,13 +196,26 @@ Status padded(Backward& b, Node& node) {
   if (!node.input(3).empty()) {
     TRY(axes, b.values(node.input(3)));
   }
+  const std::string mode = node.text("mode", "constant");
+  std::string dy = b.gradient(node.output(0));
+  Shape current = b.shape(node.output(0));
   Integers before(rank, 0), after(rank, 0);
   for (std::size_t i = 0; i < axes.size(); ++i) {
     TRY(const std::int64_t axis, axis_of(axes[i], rank));
-    before[static_cast<std::size_t>(axis)] = -pads.at(i);
-    after[static_cast<std::size_t>(axis)] = -pads.at(i + axes.size());
+    const auto at = static_cast<std::size_t>(axis);
+    if (mode == "constant") {
+      before[at] = -pads.at(i);
+      after[at] = -pads.at(i + axes.size());
+      continue;
+    }
+    const std::int64_t size = b.shape(x)[at];
+    if (size == 0 || (pads[i] == 0 && pads.at(i + axes.size()) == 0)) continue;
+    Mix mix(size);
+    for (std::int64_t place = -pads.at(i); place < current[at] - pads[i]; ++place)
+      mix.add({{source_of(mode, place, size), 1}});
+    dy = mix.reverse(b, dy, current, axis);
   }
-  b.give(x, b.pad(b.gradient(node.output(0)), before, after));
+  b.give(x, b.pad(dy, before, after));
   return {};
 }
 
@@ -178,6 +259,61 @@ Status gathered_elements(Backward& b, Node& node) {
     b.give(x, b.emit("ScatterElements",
                      {b.zeros(b.shape(x)), node.input(1), b.gradient(node.output(0))},
                      {{"axis", node.integer("axis", 0)}, {"reduction", std::string("add")}}));
+  return {};
+}
+
+Status gathered_nd(Backward& b, Node& node) {
+  const std::string& x = node.input(0);
+  if (!b.needs(x)) return {};
+  if (node.integer("batch_dims", 0) != 0) return Error(Code::kUnsupported, "it has batch_dims");
+  b.give(x, b.emit("ScatterND", {b.zeros(b.shape(x)), node.input(1), b.gradient(node.output(0))},
+                   {{"reduction", std::string("add")}}));
+  return {};
+}
+
+// Places that the updates replaced pass nothing to the data.
+Status scattered_nd(Backward& b, Node& node) {
+  const std::string &data = node.input(0), &indices = node.input(1), &updates = node.input(2);
+  const std::string reduction = node.text("reduction", "none"), dy = b.gradient(node.output(0));
+  if (reduction != "none" && reduction != "add")
+    return Error(Code::kUnsupported, "its reduction is " + reduction);
+  if (b.needs(data))
+    b.give(data,
+           reduction == "add" ? dy : b.emit("ScatterND", {dy, indices, b.zeros(b.shape(updates))}));
+  if (b.needs(updates)) b.give(updates, b.emit("GatherND", {dy, indices}));
+  return {};
+}
+
+Status scattered_elements(Backward& b, Node& node) {
+  const std::string &data = node.input(0), &indices = node.input(1), &updates = node.input(2);
+  const std::string reduction = node.text("reduction", "none"), dy = b.gradient(node.output(0));
+  const Backward::Attributes axis = {{"axis", node.integer("axis", 0)}};
+  if (reduction != "none" && reduction != "add")
+    return Error(Code::kUnsupported, "its reduction is " + reduction);
+  if (b.needs(data))
+    b.give(data, reduction == "add"
+                     ? dy
+                     : b.emit("ScatterElements", {dy, indices, b.zeros(b.shape(updates))}, axis));
+  if (b.needs(updates)) b.give(updates, b.emit("GatherElements", {dy, indices}, axis));
+  return {};
+}
+
+// Each value went into all later sums, so each gradient is the sum of all later ones.
+Status cumulated(Backward& b, Node& node) {
+  const std::string& x = node.input(0);
+  if (b.needs(x))
+    b.give(x, b.emit("CumSum", {b.gradient(node.output(0)), node.input(1)},
+                     {{"exclusive", node.integer("exclusive", 0)},
+                      {"reverse", std::int64_t{node.integer("reverse", 0) == 0 ? 1 : 0}}}));
+  return {};
+}
+
+Status triangle(Backward& b, Node& node) {
+  const std::string& x = node.input(0);
+  if (!b.needs(x)) return {};
+  std::vector<std::string> inputs = {b.gradient(node.output(0))};
+  if (!node.input(1).empty()) inputs.push_back(node.input(1));
+  b.give(x, b.emit("Trilu", std::move(inputs), {{"upper", node.integer("upper", 1)}}));
   return {};
 }
 
@@ -245,6 +381,15 @@ Status reduced_log_sum(Backward& b, Node& node) {
   return {};
 }
 
+// y = log(sum(x))
+Status reduced_log(Backward& b, Node& node) {
+  const std::string &x = node.input(0), &y = node.output(0);
+  if (!b.needs(x)) return {};
+  TRY(const std::string share, kept(b, node, b.emit("Div", {b.gradient(y), b.emit("Exp", {y})})));
+  b.give(x, b.expand(share, b.shape(x)));
+  return {};
+}
+
 Status reduced_square(Backward& b, Node& node) {
   const std::string& x = node.input(0);
   if (!b.needs(x)) return {};
@@ -253,27 +398,75 @@ Status reduced_square(Backward& b, Node& node) {
   return {};
 }
 
-// Nearest neighbours at whole scales: each value was copied to a block.
+/// The place in the input that Resize reads for a place of the output, in FP32 as in the engine.
+Result<float> resized_from(const Node& node, std::int64_t place, float scale, std::int64_t size,
+                           std::int64_t result) {
+  const std::string mode = node.text("coordinate_transformation_mode", "half_pixel");
+  const auto x = static_cast<float>(place);
+  const float centered = (x + 0.5f) / scale - 0.5f;
+  if (mode == "half_pixel") return centered;
+  if (mode == "pytorch_half_pixel") return result > 1 ? centered : 0.0f;
+  if (mode == "asymmetric") return x / scale;
+  if (mode == "tf_half_pixel_for_nn") return (x + 0.5f) / scale;
+  if (mode == "align_corners")
+    return result > 1 ? x * static_cast<float>(size - 1) / static_cast<float>(result - 1) : 0.0f;
+  return Error(Code::kUnsupported, "its coordinates are " + mode);
+}
+
+Result<Mix::Shares> resize_shares(const Node& node, float from, std::int64_t size) {
+  const auto inside = [&](float place) {
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(place), 0, size - 1);
+  };
+  const std::string mode = node.text("mode", "nearest");
+  if (mode == "linear") {
+    const float place = std::clamp(from, 0.0f, static_cast<float>(size - 1));
+    const double share = static_cast<double>(place - std::floor(place));
+    return Mix::Shares{{inside(place), 1 - share}, {inside(place + 1), share}};
+  }
+  if (mode != "nearest") return Error(Code::kUnsupported, "its mode is " + mode);
+  const std::string rounding = node.text("nearest_mode", "round_prefer_floor");
+  float place = std::round(from);
+  if (rounding == "floor" || (rounding == "round_prefer_floor" && from - std::floor(from) == 0.5f))
+    place = std::floor(from);
+  if (rounding == "ceil") place = std::ceil(from);
+  return Mix::Shares{{inside(place), 1}};
+}
+
 Status resized(Backward& b, Node& node) {
   const std::string& x = node.input(0);
   if (!b.needs(x)) return {};
+  if (node.integer("antialias", 0) != 0) return Error(Code::kUnsupported, "it has antialias");
+  if (node.text("keep_aspect_ratio_policy", "stretch") != "stretch")
+    return Error(Code::kUnsupported, "it keeps the aspect ratio");
   const Shape &shape = b.shape(x), &result = b.shape(node.output(0));
-  Shape blocks;
-  Integers axes;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 0 || result.at(i) % shape[i] != 0 ||
-        node.text("mode", "nearest") != "nearest" ||
-        node.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize" ||
-        node.text("coordinate_transformation_mode", "half_pixel") == "align_corners" ||
-        (node.text("coordinate_transformation_mode", "half_pixel") == "asymmetric" &&
-         node.text("nearest_mode", "round_prefer_floor") != "floor"))
-      return Error(Code::kUnsupported,
-                   "it does not repeat the nearest values a whole number of times");
-    blocks.push_back(shape[i]);
-    blocks.push_back(result[i] / shape[i]);
-    axes.push_back(static_cast<std::int64_t>(2 * i + 1));
+  std::vector<float> scales(shape.size());
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    scales[i] = static_cast<float>(result.at(i)) / static_cast<float>(shape[i]);
+  if (!node.input(2).empty()) {
+    TRY(const std::vector<float> given, b.floats(node.input(2)));
+    Integers axes = node.integers("axes");
+    if (axes.empty()) {
+      axes.resize(shape.size());
+      std::iota(axes.begin(), axes.end(), 0);
+    }
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      TRY(const std::int64_t axis, axis_of(axes.at(i), shape.size()));
+      scales[static_cast<std::size_t>(axis)] = given[i];
+    }
   }
-  b.give(x, b.reshape(b.sum(b.reshape(b.gradient(node.output(0)), blocks), axes), shape));
+  std::string dy = b.gradient(node.output(0));
+  Shape current = result;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (scales[i] == 1 || shape[i] == 0) continue;
+    Mix mix(shape[i]);
+    for (std::int64_t place = 0; place < result[i]; ++place) {
+      TRY(const float from, resized_from(node, place, scales[i], shape[i], result[i]));
+      TRY(const Mix::Shares shares, resize_shares(node, from, shape[i]));
+      mix.add(shares);
+    }
+    dy = mix.reverse(b, dy, current, static_cast<std::int64_t>(i));
+  }
+  b.give(x, dy);
   return {};
 }
 
@@ -281,8 +474,16 @@ Status depth_to_space(Backward& b, Node& node) {
   const std::string& x = node.input(0);
   if (!b.needs(x)) return {};
   const bool forward = node.op_type == "DepthToSpace";
-  if (forward && node.text("mode", "DCR") != "DCR")
-    return Error(Code::kUnsupported, "its mode is not DCR");
+  if (forward && node.text("mode", "DCR") != "DCR") {
+    // CRD: [N, C, block, block, H, W] became [N, C, H, block, W, block].
+    const Shape& shape = b.shape(x);
+    const std::int64_t block = node.integer("blocksize", 1), area = block * block;
+    const std::string split =
+        b.reshape(b.gradient(node.output(0)),
+                  {shape.at(0), shape.at(1) / area, shape.at(2), block, shape.at(3), block});
+    b.give(x, b.reshape(b.transpose(split, {0, 1, 3, 5, 2, 4}), shape));
+    return {};
+  }
   b.give(x, b.emit(forward ? "SpaceToDepth" : "DepthToSpace", {b.gradient(node.output(0))},
                    {{"blocksize", node.integer("blocksize", 1)}}));
   return {};
@@ -290,14 +491,17 @@ Status depth_to_space(Backward& b, Node& node) {
 
 constexpr RuleEntry kShapeRules[] = {
     {"Concat", concatenated},
+    {"CumSum", cumulated},
     {"DepthToSpace", depth_to_space},
     {"Expand", expanded},
     {"Flatten", reshaped},
     {"Gather", gathered},
     {"GatherElements", gathered_elements},
+    {"GatherND", gathered_nd},
     {"Pad", padded},
     {"ReduceL1", reduced_l1},
     {"ReduceL2", reduced_l2},
+    {"ReduceLogSum", reduced_log},
     {"ReduceLogSumExp", reduced_log_sum},
     {"ReduceMax", reduced_extreme},
     {"ReduceMean", reduced_sum},
@@ -306,12 +510,15 @@ constexpr RuleEntry kShapeRules[] = {
     {"ReduceSumSquare", reduced_square},
     {"Reshape", reshaped},
     {"Resize", resized},
+    {"ScatterElements", scattered_elements},
+    {"ScatterND", scattered_nd},
     {"Slice", sliced},
     {"SpaceToDepth", depth_to_space},
     {"Split", split},
     {"Squeeze", reshaped},
     {"Tile", tiled},
     {"Transpose", transposed},
+    {"Trilu", triangle},
     {"Unsqueeze", reshaped},
 };
 
