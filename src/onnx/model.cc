@@ -645,6 +645,17 @@ Result<Model> parse(Bytes bytes) {
   return model;
 }
 
+Result<Graph> parse_graph(const Attribute& attribute) {
+  const auto* kept = std::get_if<Attribute::Kept>(&attribute.value);
+  if (kept != nullptr) {
+    const Bytes message = Bytes::of(kept->message);
+    ProtoReader in(message.view);
+    while (in.next())
+      if (in.field() == 6) return read_graph({message.owner, in.bytes()});
+  }
+  return Error(Code::kInvalid, "attribute \"" + attribute.name + "\" is no graph");
+}
+
 std::string serialize(const Model& model) {
   ProtoWriter out;
   out.number(1, model.ir_version);

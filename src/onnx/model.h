@@ -121,6 +121,10 @@ struct Model {
 Result<Model> parse(std::string bytes);
 Result<Model> parse(Bytes bytes);
 
+/// The graph of an attribute, such as a branch of If. Its nodes also read tensors around the node,
+/// so the rules of names stay unchecked. kInvalid: the attribute is no graph.
+Result<Graph> parse_graph(const Attribute& attribute);
+
 /// The bytes of a model. In each message the kept fields follow the others.
 std::string serialize(const Model& model);
 

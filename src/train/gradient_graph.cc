@@ -73,6 +73,23 @@ bool contains(const Range& range, std::string_view item) {
   return std::find(std::begin(range), std::end(range), item) != std::end(range);
 }
 
+/// The inputs of the node and of the nodes in its subgraphs, such as branches of If.
+std::vector<std::string> tensors_read(const Node& node) {
+  std::vector<std::string> out = node.inputs;
+  std::vector<onnx::Attribute> todo = node.attributes;
+  while (!todo.empty()) {
+    const auto graph = onnx::parse_graph(todo.back());
+    todo.pop_back();
+    if (!graph.ok()) continue;  // another attribute
+    for (const onnx::ValueInfo& output : graph->outputs) out.push_back(output.name);
+    for (const Node& inner : graph->nodes) {
+      out.insert(out.end(), inner.inputs.begin(), inner.inputs.end());
+      todo.insert(todo.end(), inner.attributes.begin(), inner.attributes.end());
+    }
+  }
+  return out;
+}
+
 /// All weights, also those to freeze.
 std::set<std::string> find_weights(const onnx::Graph& graph, const Facts& facts) {
   std::map<std::string, std::string> constants;  // tensors that are an initializer, maybe moved
@@ -146,7 +163,8 @@ class Rewriting {
     if (weights_.empty()) return Error(Code::kInvalid, "all weights of the model are frozen");
     b_.needed.insert(weights_.begin(), weights_.end());
     for (const Node& node : graph().nodes) {
-      if (std::none_of(node.inputs.begin(), node.inputs.end(),
+      const std::vector<std::string> inputs = tensors_read(node);
+      if (std::none_of(inputs.begin(), inputs.end(),
                        [&](const std::string& input) { return b_.needs(input); }))
         continue;
       for (const std::string& output : node.outputs)
@@ -353,8 +371,8 @@ class Rewriting {
   bool is_quantized() { return std::any_of(graph().nodes.begin(), graph().nodes.end(), quantizes); }
 
   Error unknown(const Node& node, std::string_view why) const {
-    std::set<std::string> before, seen(node.inputs.begin(), node.inputs.end());
-    std::vector<std::string> todo = node.inputs;
+    std::vector<std::string> todo = tensors_read(node);
+    std::set<std::string> before, seen(todo.begin(), todo.end());
     while (!todo.empty()) {
       const std::string name = std::move(todo.back());
       todo.pop_back();

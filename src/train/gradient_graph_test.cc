@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <span>
 
+#include "codec/protobuf.h"
 #include "infer/engine.h"
 #include "onnx/upgrade.h"
 #include "train/testing/model_builder.h"
@@ -114,6 +115,64 @@ TEST(GradientGraph, UnknownGradientNamesNodeOperatorAndTheWayOut) {
   const auto rest = make(builder.model(), {3, 4}, {.output = "scores", .freeze = {"?0", "?1"}});
   ASSERT_TRUE(rest.ok()) << rest.error();
   EXPECT_THAT(names(*rest), ElementsAre("w2"));
+}
+
+/// An attribute with a graph of one node from `input`.
+onnx::Attribute branch(const std::string& name, const std::string& op, const std::string& input) {
+  const std::string output = name + "/y";
+  const std::string model = testing::ModelBuilder()
+                                .node({.op_type = op, .inputs = {input}, .outputs = {output}})
+                                .output(output)
+                                .bytes();
+  std::string graph;
+  codec::ProtoReader in(model);
+  while (in.next())
+    if (in.field() == 7) graph = in.text();
+  codec::ProtoWriter out;
+  out.text(1, name).element(6, graph).number(20, 5);
+  return {name, onnx::Attribute::Kept{std::move(out).bytes()}};
+}
+
+/// If `condition`: Sigmoid, else Atan, which has no gradient.
+testing::ModelBuilder with_branches(const std::string& condition) {
+  auto out = network();
+  out.initializer("first", Tensor::of<std::int64_t>(DType::kInt64, {}, {{1}}).value())
+      .initializer("four", Tensor::of<std::int64_t>(DType::kInt64, {}, {{4}}).value())
+      .initializer("zero", Tensor::of<float>(DType::kFp32, {}, {{0}}).value())
+      .node({.op_type = "Shape", .inputs = {"x"}, .outputs = {"shape"}})
+      .node({.op_type = "Gather", .inputs = {"shape", "first"}, .outputs = {"size"}})
+      .node({.op_type = "Equal", .inputs = {"size", "four"}, .outputs = {"of_shape"}})
+      .node({.op_type = "ReduceMax",
+             .inputs = {"x"},
+             .outputs = {"largest"},
+             .attributes = {{"keepdims", std::int64_t{0}}}})
+      .node({.op_type = "Greater", .inputs = {"largest", "zero"}, .outputs = {"of_data"}})
+      .node({.op_type = "If",
+             .inputs = {condition},
+             .outputs = {"chosen"},
+             .attributes = {branch("then_branch", "Sigmoid", "y"),
+                            branch("else_branch", "Atan", "y")},
+             .name = "choice"})
+      .output("chosen");
+  return out;
+}
+
+TEST(GradientGraph, BranchThatShapesChooseIsTrained) {
+  const auto graph =
+      make(with_branches("of_shape").model(), {3, 4}, {.loss = Loss::kMse, .output = "chosen"});
+  ASSERT_TRUE(graph.ok()) << graph.error();
+  EXPECT_THAT(names(*graph), ElementsAre("w0", "b0", "w1", "b1"));
+  for (const onnx::Node& node : graph->model.graph.nodes) EXPECT_NE(node.op_type, "If");
+}
+
+TEST(GradientGraph, BranchThatDataChooseHasNoGradient) {
+  const auto graph =
+      make(with_branches("of_data").model(), {3, 4}, {.loss = Loss::kMse, .output = "chosen"});
+  ASSERT_FALSE(graph.ok());
+  EXPECT_EQ(graph.error().code(), Code::kUnsupported);
+  EXPECT_EQ(graph.error().message(),
+            "node \"choice\" (If): its gradient is not known; to train what is behind it, freeze "
+            "\"b0\", \"b1\", \"w0\", \"w1\"");
 }
 
 TEST(GradientGraph, QuantizedModelIsRefusedAsSuch) {

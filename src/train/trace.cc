@@ -1,6 +1,10 @@
 #include "train/trace.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
+
+#include "onnx/upgrade.h"
 
 namespace varda::train {
 namespace {
@@ -23,10 +27,8 @@ Fact fact_of(const tensor::Tensor& value) {
   return out;
 }
 
-}  // namespace
-
-Result<Facts> trace(infer::Engine& engine, const onnx::Model& model,
-                    std::span<const tensor::Named> batch) {
+Result<Facts> run(infer::Engine& engine, const onnx::Model& model,
+                  std::span<const tensor::Named> batch) {
   Facts out;
   for (const onnx::Tensor& initializer : model.graph.initializers) {
     const auto dtype = onnx::dtype_of(initializer.data_type);
@@ -54,6 +56,85 @@ Result<Facts> trace(infer::Engine& engine, const onnx::Model& model,
   TRY(const auto outputs, loaded->run(batch, {}));
   for (const tensor::Named& output : outputs) out[output.name] = fact_of(output.tensor);
   return out;
+}
+
+/// Tensors that are equal for all batches of this size, such as arithmetic on shapes.
+std::set<std::string> fixed_tensors(const onnx::Graph& graph) {
+  std::set<std::string> out;
+  for (const onnx::Tensor& tensor : graph.initializers)
+    if (const auto dtype = onnx::dtype_of(tensor.data_type);  // training changes weights
+        dtype == tensor::DType::kInt64 || dtype == tensor::DType::kInt32 ||
+        dtype == tensor::DType::kBool)
+      out.insert(tensor.name);
+  for (const onnx::Node& node : graph.nodes) {
+    const bool fixed = !node.inputs.empty() &&
+                       std::all_of(node.inputs.begin(), node.inputs.end(), [&](const auto& input) {
+                         return input.empty() || out.contains(input);
+                       });
+    const bool random = node.op_type.starts_with("Random") || node.op_type == "Bernoulli";
+    if (node.domain.empty() && !random &&
+        (fixed || node.op_type == "Shape" || node.op_type == "Size"))
+      out.insert(node.outputs.begin(), node.outputs.end());
+  }
+  return out;
+}
+
+/// Puts the branch in the place of the node; false if names of the branch exist outside.
+Result<bool> take_branch(onnx::Graph& graph, std::size_t at, const std::string& name) {
+  onnx::Node node = graph.nodes[at];
+  const onnx::Attribute* attribute = node.find(name);
+  if (attribute == nullptr) return false;
+  TRY(onnx::Graph branch, onnx::parse_graph(*attribute));
+  std::set<std::string> known;
+  for (const onnx::ValueInfo& input : graph.inputs) known.insert(input.name);
+  for (const onnx::Tensor& tensor : graph.initializers) known.insert(tensor.name);
+  for (const onnx::Node& one : graph.nodes) known.insert(one.outputs.begin(), one.outputs.end());
+  known.erase("");
+  bool fits = branch.inputs.empty() && branch.outputs.size() == node.outputs.size();
+  for (const onnx::Tensor& tensor : branch.initializers)
+    fits = fits && known.insert(tensor.name).second;
+  for (const onnx::Node& one : branch.nodes)
+    for (const std::string& output : one.outputs)
+      fits = fits && (output.empty() || known.insert(output).second);
+  if (!fits) return false;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i)
+    branch.nodes.push_back(
+        {.op_type = "Identity", .inputs = {branch.outputs[i].name}, .outputs = {node.outputs[i]}});
+  const auto place = graph.nodes.erase(graph.nodes.begin() + static_cast<std::ptrdiff_t>(at));
+  graph.nodes.insert(place, branch.nodes.begin(), branch.nodes.end());
+  graph.initializers.insert(graph.initializers.end(), branch.initializers.begin(),
+                            branch.initializers.end());
+  return true;
+}
+
+/// Whether a node was replaced. Branches may have such nodes again.
+Result<bool> take_branches(onnx::Model& model, const Facts& facts) {
+  const std::set<std::string> fixed = fixed_tensors(model.graph);
+  bool changed = false;
+  for (std::size_t at = model.graph.nodes.size(); at-- > 0;) {
+    const onnx::Node& node = model.graph.nodes[at];
+    if (node.op_type != "If" || !node.domain.empty() || !fixed.contains(node.input(0))) continue;
+    const auto fact = facts.find(node.input(0));
+    if (fact == facts.end() || !fact->second.integers || fact->second.integers->empty()) continue;
+    TRY(const bool taken,
+        take_branch(model.graph, at,
+                    fact->second.integers->front() != 0 ? "then_branch" : "else_branch"));
+    changed = changed || taken;
+  }
+  return changed;
+}
+
+}  // namespace
+
+Result<Facts> trace(infer::Engine& engine, onnx::Model& model,
+                    std::span<const tensor::Named> batch) {
+  TRY(Facts facts, run(engine, model, batch));
+  for (;;) {
+    TRY(const bool changed, take_branches(model, facts));
+    if (!changed) return facts;
+    TRY_VOID(onnx::upgrade(model));  // Constant nodes of the branches
+    TRY(facts, run(engine, model, batch));
+  }
 }
 
 }  // namespace varda::train

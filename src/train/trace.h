@@ -22,10 +22,12 @@ struct Fact {
 };
 using Facts = std::map<std::string, Fact>;
 
-/// Runs the model on one batch with every tensor as an output. The engine infers all shapes of any
-/// operator in this way, also those that an exporter computes in the graph. The facts hold for
-/// batches of this size. Needs the memory of all activations.
-Result<Facts> trace(infer::Engine& engine, const onnx::Model& model,
+/// Replaces each If by the branch that runs, where shapes and constants alone decide; exporters
+/// write such nodes for sizes that they do not know. Then runs the model on one batch with every
+/// tensor as an output. The engine infers all shapes of any operator in this way, also those that
+/// an exporter computes in the graph. The facts hold for batches of this size. Needs the memory of
+/// all activations.
+Result<Facts> trace(infer::Engine& engine, onnx::Model& model,
                     std::span<const tensor::Named> batch);
 
 }  // namespace varda::train

@@ -280,7 +280,7 @@ TEST_P(Vectors, LossAndGradientsEqualThoseOfAnotherFramework) {
   std::vector<Named> inputs = {
       {"x", integers ? tensor_of<std::int64_t>(x, net.input) : tensor_of(x)}};
 
-  const onnx::Model model = model_of(net, vector);
+  onnx::Model model = model_of(net, vector);
   const auto facts = trace(engine(), model, inputs);
   ASSERT_TRUE(facts.ok()) << facts.error();
   const auto graph = make_gradient_graph(model, *facts, {.loss = net.loss, .freeze = net.freeze});
