@@ -85,10 +85,10 @@ TEST_F(OnnxRuntime, ModelDescriptionHasOpenBatchAndFixedDimensions) {
 
 TEST_F(OnnxRuntime, ThreadsMemoryAndOptimizationChangeNoResult) {
   auto plain = load(digits("4")).value();
-  auto tuned =
-      load(digits("4"),
-           {.intra_op_threads = 2, .memory_arena = false, .options = {{"optimization", "none"}}})
-          .value();
+  auto tuned = load(digits("4"), {.intra_op_threads = 2,
+                                  .memory_arena = false,
+                                  .options = {{"optimization", "none"}, {"memory_pattern", "off"}}})
+                   .value();
   EXPECT_EQ(correct(*plain), correct(*tuned));
 }
 
@@ -96,6 +96,8 @@ TEST_F(OnnxRuntime, UnknownOptionIsRefusedByName) {
   EXPECT_EQ(load(digits("4"), {.options = {{"warp", "9"}}}).error(),
             Error(Code::kInvalid, "the ONNX Runtime engine has no option \"warp\""));
   EXPECT_EQ(load(digits("4"), {.options = {{"optimization", "max"}}}).error().code(),
+            Code::kInvalid);
+  EXPECT_EQ(load(digits("4"), {.options = {{"memory_pattern", "none"}}}).error().code(),
             Code::kInvalid);
 }
 

@@ -131,6 +131,12 @@ std::int32_t apply_options(OrtSessionOptions* session, const varda_engine_load_o
       }
       ORT_TRY(api.SetInterOpNumThreads(session, threads));
       ORT_TRY(api.SetSessionExecutionMode(session, threads > 1 ? ORT_PARALLEL : ORT_SEQUENTIAL));
+    } else if (name == "memory_pattern") {
+      if (value != "on" && value != "off") {
+        problem = "option memory_pattern is on or off, not \"" + std::string(value) + "\"";
+        return VARDA_ENGINE_INVALID;
+      }
+      ORT_TRY(value == "on" ? api.EnableMemPattern(session) : api.DisableMemPattern(session));
     } else {
       problem = "the ONNX Runtime engine has no option \"" + std::string(name) + "\"";
       return VARDA_ENGINE_INVALID;

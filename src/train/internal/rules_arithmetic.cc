@@ -43,9 +43,9 @@ Status relu(Backward& b, Node& node) {
 
 Status leaky_relu(Backward& b, Node& node) {
   const double alpha = node.real("alpha", 0.01f);
-  return unary(b, node, [&](const std::string& x, const auto&, const std::string& dy) {
-    return b.emit("Where",
-                  {b.emit("Greater", {x, b.number(0)}), dy, times(b, dy, b.number(alpha))});
+  return unary(b, node, [&](const std::string& x, const std::string& y, const std::string& dy) {
+    const std::string sign = b.emit("Greater", {alpha > 0 ? y : x, b.number(0)});
+    return b.emit("Where", {sign, dy, times(b, dy, b.number(alpha))});
   });
 }
 
@@ -118,13 +118,14 @@ Status hard_swish(Backward& b, Node& node) {
   });
 }
 
+// The output decides as for Relu; so the input need not stay in memory until the way back.
 Status clip(Backward& b, Node& node) {
-  return unary(b, node, [&](const std::string& x, const auto&, const std::string& dy) {
+  return unary(b, node, [&](const auto&, const std::string& y, const std::string& dy) {
     std::string out = dy;
     if (!node.input(1).empty())
-      out = b.emit("Where", {b.emit("Greater", {x, node.input(1)}), out, b.number(0)});
+      out = b.emit("Where", {b.emit("Greater", {y, node.input(1)}), out, b.number(0)});
     if (!node.input(2).empty())
-      out = b.emit("Where", {b.emit("Less", {x, node.input(2)}), out, b.number(0)});
+      out = b.emit("Where", {b.emit("Less", {y, node.input(2)}), out, b.number(0)});
     return out;
   });
 }
