@@ -138,7 +138,7 @@ class Scratch {
 struct Pushed {
   std::string url, version, format;
   Sha256 digest;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0, sent = 0;
   std::vector<std::pair<std::string, std::string>> metrics;
 };
 
@@ -184,8 +184,20 @@ Status apply_model(const Context& ctx, const kube::Client& client, const std::st
   return {};
 }
 
+/// The file of the present version, which may have parts of the next one.
+Result<std::optional<Sha256>> present_file(const Context& ctx, const kube::Client& client,
+                                           const std::string& ns, const PushFlags& flags) {
+  const auto object = client.get(ctx, api::Model::resource(), {ns, flags.name});
+  if (!object.ok() &&
+      (object.error().code() == Code::kNotFound || object.error().code() == Code::kForbidden))
+    return std::optional<Sha256>();
+  if (!object.ok()) return Error(object.error()).context("model/" + flags.name);
+  const auto digest = Sha256::parse((*object)["spec"]["sha256"].as_string());
+  return digest.ok() ? std::optional(*digest) : std::nullopt;
+}
+
 Result<Pushed> send(const Context& ctx, const Globals& globals, const std::string& ns,
-                    const PushFlags& flags) {
+                    const PushFlags& flags, const std::optional<Sha256>& base) {
   os::FileSystem& fs = os::real_file_system();
   if (const std::string wrong = meta::check_dns_subdomain(flags.name); !wrong.empty())
     return Error(Code::kInvalid, "--name " + flags.name + ": " + wrong);
@@ -241,9 +253,12 @@ Result<Pushed> send(const Context& ctx, const Globals& globals, const std::strin
   {
     ProgressBar bar(flags.name);
     TRY_VOID(registry::upload(ctx, *http, target, fs, file, pushed.digest,
-                              {.progress = [&](std::uint64_t done, std::uint64_t total) {
-                                bar.update("uploading", done, total);
-                              }}));
+                              {.progress =
+                                   [&](const registry::UploadProgress& progress) {
+                                     pushed.sent = progress.sent;
+                                     bar.update("uploading", progress.done, progress.total);
+                                   },
+                               .base = base}));
   }
   TRY_VOID(
       registry::put_version(ctx, *http, target, key, version).context("version " + pushed.version));
@@ -251,7 +266,8 @@ Result<Pushed> send(const Context& ctx, const Globals& globals, const std::strin
 }
 
 void print_pushed(const PushFlags& flags, const Pushed& pushed) {
-  std::fprintf(stderr, "pushed %s version %s, %s\n", flags.name.c_str(), pushed.version.c_str(),
+  std::fprintf(stderr, "pushed %s version %s: sent %s of %s\n", flags.name.c_str(),
+               pushed.version.c_str(), human_bytes(pushed.sent).c_str(),
                human_bytes(pushed.bytes).c_str());
   std::printf("%s\n", pushed.url.c_str());
 }
@@ -260,13 +276,14 @@ Status push(const Context& ctx, const Globals& globals, const PushFlags& flags) 
   if (flags.no_model) {
     TRY_VOID(set_up_logs(globals, log::Level::kWarn));
     TRY(const Pushed pushed,
-        send(ctx, globals, flags.session.ns.empty() ? "default" : flags.session.ns, flags));
+        send(ctx, globals, flags.session.ns.empty() ? "default" : flags.session.ns, flags, {}));
     print_pushed(flags, pushed);
     return {};
   }
   return with_session(ctx, globals, flags.session,
                       [&](const Context& c, cli::Session& session) -> Status {
-                        TRY(const Pushed pushed, send(c, globals, session.ns, flags));
+                        TRY(const auto base, present_file(c, session.client, session.ns, flags));
+                        TRY(const Pushed pushed, send(c, globals, session.ns, flags, base));
                         TRY_VOID(apply_model(c, session.client, session.ns, flags, pushed));
                         print_pushed(flags, pushed);
                         return {};

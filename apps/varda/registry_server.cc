@@ -47,8 +47,11 @@ Status RegistryServer::open() {
   metrics::Registry& metrics =
       options_.service.metrics == nullptr ? own_metrics_ : *options_.service.metrics;
   TRY(storage_, RegistryStorage::open(Context(drained_.get_token()), options_.storage, metrics));
-  service_ =
-      std::make_unique<registry::Service>(*storage_.blobs, *storage_.versions, options_.service);
+  chunk_lists_ = std::make_unique<registry::ChunkLists>(
+      registry::ChunkLists::Options{.root = options_.storage.root / "chunks"}, *storage_.blobs, fs);
+  registry::Service::Options service = options_.service;
+  service.chunk_lists = chunk_lists_.get();
+  service_ = std::make_unique<registry::Service>(*storage_.blobs, *storage_.versions, service);
 
   const net::BrowserGuard guard{.listen = options_.listen, .cors_origins = {}};
   net::Server::Options listen = service_->server_options();

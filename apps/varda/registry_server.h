@@ -15,6 +15,7 @@
 #include "net/server.h"
 #include "net/tls.h"
 #include "os/file_system.h"
+#include "registry/chunk_lists.h"
 #include "registry/service.h"
 #include "registry_storage.h"
 
@@ -51,6 +52,7 @@ class RegistryServer {
   metrics::Registry own_metrics_;  // if the service's options have none
   std::stop_source drained_;       // requests in flight need the bucket while the server drains
   RegistryStorage storage_;
+  std::unique_ptr<registry::ChunkLists> chunk_lists_;
   std::unique_ptr<registry::Service> service_;
   std::unique_ptr<net::Server> server_;
   std::jthread collector_;

@@ -114,7 +114,7 @@ Result<Packed> pack_to_file(const Context& ctx, os::FileSystem& fs, const os::Pa
     return status.error();
   }
   TRY_VOID(fs.sync_directory(file.has_parent_path() ? file.parent_path() : os::Path(".")));
-  if (plain && packed->bytes >= kDeltaBytesMin) {
+  if (plain && packed->bytes >= codec::kDeltaBytesMin) {
     splitter.finish();
     list.bytes = packed->bytes;
     list.digest = packed->digest;

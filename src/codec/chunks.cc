@@ -87,15 +87,22 @@ void ChunkSplitter::end_chunk() {
   sink_(chunk);
 }
 
-std::string write_chunk_list(const ChunkList& list) {
+std::string chunk_list_head(std::uint64_t archive_bytes, const Sha256& digest) {
   std::string out(kChunkListMagic);
+  put_number(out, archive_bytes, 8);
+  out.append(digest.bytes.begin(), digest.bytes.end());
+  return out;
+}
+
+void append_chunk(std::string& out, const Chunk& chunk) {
+  put_number(out, chunk.bytes, 4);
+  out.append(chunk.hash.begin(), chunk.hash.end());
+}
+
+std::string write_chunk_list(const ChunkList& list) {
+  std::string out = chunk_list_head(list.bytes, list.digest);
   out.reserve(kHeadBytes + list.chunks.size() * kRecordBytes);
-  put_number(out, list.bytes, 8);
-  out.append(list.digest.bytes.begin(), list.digest.bytes.end());
-  for (const Chunk& chunk : list.chunks) {
-    put_number(out, chunk.bytes, 4);
-    out.append(chunk.hash.begin(), chunk.hash.end());
-  }
+  for (const Chunk& chunk : list.chunks) append_chunk(out, chunk);
   return out;
 }
 

@@ -63,8 +63,15 @@ struct ChunkList {
 
 /// The first bytes of every list.
 inline constexpr std::string_view kChunkListMagic = "VARDACH1";
+/// Archives below this size gain too little from a list.
+inline constexpr std::uint64_t kDeltaBytesMin = 1 << 20;
+/// Limit of a list: 16 MiB describe an archive of 18 GiB.
+inline constexpr std::uint64_t kChunkListBytesMax = 16 << 20;
 
 std::string write_chunk_list(const ChunkList& list);
+/// The same in parts: the head of a list, then each chunk.
+std::string chunk_list_head(std::uint64_t archive_bytes, const Sha256& digest);
+void append_chunk(std::string& out, const Chunk& chunk);
 /// kCorrupt: not a list, or chunks that do not add up to the archive. The digest is unchecked.
 Result<ChunkList> parse_chunk_list(std::string_view text);
 

@@ -15,7 +15,7 @@ namespace {
 using net::Request;
 using net::Response;
 
-constexpr std::string_view kBlobs = "/v1/blobs/";
+constexpr std::string_view kBlobs = "/v1/blobs/", kRangeUnit = "bytes=";
 // The registry reads the whole file again before the answer to the last piece.
 constexpr std::uint64_t kVerifiedBytesPerSecond = 20u << 20;
 constexpr std::chrono::seconds kRegistryPatience{60}, kVerificationMax{3600};
@@ -42,6 +42,18 @@ std::uint64_t length_of(const Request& request) {
   if (!request.body.empty()) return request.body.size();
   return parse_integer<std::uint64_t>(request.headers.find("Content-Length").value_or(""))
       .value_or(0);
+}
+
+/// True for one range of at most that length. A list of chunks arrives in pieces, too.
+bool asks_for_piece(const Request& request, std::uint64_t bytes_max) {
+  std::string_view text = request.headers.find("Range").value_or("");
+  if (!text.starts_with(kRangeUnit)) return false;
+  text.remove_prefix(kRangeUnit.size());
+  const std::size_t dash = text.find('-');
+  if (dash == std::string_view::npos) return false;
+  const auto first = parse_integer<std::uint64_t>(text.substr(0, dash)),
+             last = parse_integer<std::uint64_t>(text.substr(dash + 1));
+  return first && last && *first <= *last && *last - *first < bytes_max;
 }
 
 /// The size of the whole file of a PUT.
@@ -74,18 +86,30 @@ std::optional<Response> Uploads::refusal(const std::string& node, std::uint64_t 
                                          const Request& head) const {
   const auto route = registry::parse_route(head.path());
   if (!route.ok()) return bad_upload(route.error());
-  if (route->kind != registry::Route::Kind::kBlob || route->named || !head.query().empty())
+  const bool list = route->kind == registry::Route::Kind::kChunks;
+  if ((!list && route->kind != registry::Route::Kind::kBlob) || route->named ||
+      !head.query().empty())
     return upload_status(404, "NotFound", "there is no such path");
-  if (head.method != "PUT" && head.method != "HEAD") {
-    Response out = upload_status(405, "MethodNotAllowed", "a node may only upload: PUT and HEAD");
-    out.headers.add("Allow", "PUT, HEAD");
+  if (list ? head.method != "GET" : head.method != "PUT" && head.method != "HEAD") {
+    Response out = upload_status(405, "MethodNotAllowed",
+                                 list ? "a node may only read a list of chunks: GET"
+                                      : "a node may only upload: PUT and HEAD");
+    out.headers.add("Allow", list ? "GET" : "PUT, HEAD");
     return out;
   }
   if (limit == 0)
     return upload_status(
         403, "Forbidden",
         "node \"" + node + "\" may not upload files: no worker of its work list has uploads");
-  if (head.method == "HEAD") return std::nullopt;
+  if (list && !asks_for_piece(head, options_.piece_bytes_max))
+    return upload_status(400, "BadRequest",
+                         "read the list in ranges of at most " +
+                             std::to_string(options_.piece_bytes_max) + " bytes");
+  if (head.method != "PUT") return std::nullopt;
+  if (const auto copy = head.headers.find("Upload-Copy")) {
+    const auto parsed = registry::parse_copy_source(*copy);
+    if (!parsed.ok()) return bad_upload(parsed.error());
+  }
   const auto total = total_of(head);
   if (!total.ok()) return bad_upload(total.error());
   if (*total > limit)
@@ -123,16 +147,23 @@ void Uploads::serve(const std::string& node, std::function<Result<std::uint64_t>
 }
 
 Response Uploads::forward(const Request& request) {
-  const auto digest = registry::parse_route(request.path())->digest;
+  const auto route = *registry::parse_route(request.path());
+  const bool list = route.kind == registry::Route::Kind::kChunks;
   net::ClientRequest out{.method = request.method,
-                         .url = registry::blob_url(options_.registry, digest),
+                         .url = list ? registry::chunks_url(options_.registry, route.digest)
+                                     : registry::blob_url(options_.registry, route.digest),
                          .headers = registry::headers_of(options_.registry),
-                         .body = request.body};
+                         .body = request.body,
+                         .max_response_bytes = options_.piece_bytes_max + (64u << 10)};
+  for (const char* name : {"Content-Range", "Upload-Copy", "Range"}) {
+    if (const auto value = request.headers.find(name)) out.headers.add(name, std::string(*value));
+  }
   std::chrono::seconds patience = kRegistryPatience;
   if (const auto range = request.headers.find("Content-Range")) {
-    out.headers.add("Content-Range", std::string(*range));
     const auto parsed = registry::parse_content_range(*range);
-    if (parsed.ok() && parsed->first + parsed->length == parsed->total)
+    const auto copy = registry::parse_copy_source(request.headers.find("Upload-Copy").value_or(""));
+    if (parsed.ok() &&
+        parsed->first + parsed->length + (copy.ok() ? copy->length : 0) == parsed->total)
       patience +=
           std::min(kVerificationMax, std::chrono::seconds(parsed->total / kVerifiedBytesPerSecond));
   }
@@ -149,7 +180,7 @@ Response Uploads::forward(const Request& request) {
   if (bytes_ != nullptr && answer->status < 300)
     bytes_->add(static_cast<double>(request.body.size()));
   Response response{.status = answer->status, .headers = {}, .body = {}};
-  for (const char* name : {"Upload-Offset", "Retry-After", "Content-Type"}) {
+  for (const char* name : {"Upload-Offset", "Retry-After", "Content-Type", "Content-Range"}) {
     if (const auto value = answer->headers.find(name))
       response.headers.add(name, std::string(*value));
   }

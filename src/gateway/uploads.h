@@ -5,7 +5,8 @@
 //   respond);
 //
 // A node sends PUT and HEAD /v1/blobs/sha256:HEX, the protocol of the registry, in pieces of at
-// most 1 MiB. A piece is in memory until the registry has answered.
+// most 1 MiB. A piece is in memory until the registry has answered. GET .../sha256:HEX.chunks reads
+// a list of chunks, also in pieces.
 #pragma once
 
 #include <cstddef>

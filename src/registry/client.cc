@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "codec/chunks.h"
 #include "net/url.h"
+#include "registry/upload_plan.h"
 
 namespace varda::registry {
 namespace {
@@ -68,6 +71,8 @@ class Upload {
   /// Sends until the blob is stored or an error occurs.
   Status attempt(const Context& ctx) {
     TRY(std::optional<std::uint64_t> offset, held(ctx));
+    if (offset && *offset > 0) foreign_ = true;
+    if (offset && !std::exchange(compared_, true)) TRY_VOID(compare(ctx, *offset));
     while (offset) {
       report(*offset);
       TRY(offset, send(ctx, *offset));
@@ -80,7 +85,7 @@ class Upload {
 
  private:
   void report(std::uint64_t done) {
-    if (options_.progress) options_.progress(done, total_);
+    if (options_.progress) options_.progress({.done = done, .total = total_, .sent = sent_});
   }
 
   net::ClientRequest request(std::string method) const {
@@ -103,28 +108,64 @@ class Upload {
     return std::optional<std::uint64_t>(offset && *offset < total_ ? *offset : 0);
   }
 
+  /// Finds the parts of the file that the base has. Without a list, there are none.
+  Status compare(const Context& ctx, std::uint64_t offset) {
+    // The list costs about a thousandth of the file.
+    if (!options_.base || total_ < codec::kDeltaBytesMin || total_ - offset < total_ / 256)
+      return {};
+    const auto list =
+        download_chunk_list(ctx, http_, target_, *options_.base, options_.piece_bytes);
+    if (!list.ok()) {
+      log::info("uploading the whole file",
+                {{"base", options_.base->hex()}, {"why", list.error().message()}});
+      return ctx.check();
+    }
+    TRY(parts_, find_shared_parts(ctx, file_, *list));
+    return {};
+  }
+
   Result<std::optional<std::uint64_t>> send(const Context& ctx, std::uint64_t offset) {
-    const std::uint64_t length = std::min(options_.piece_bytes, total_ - offset);
+    const UploadStep step = next_step(parts_, offset, total_, options_.piece_bytes);
     net::ClientRequest put = request("PUT");
     TRY_VOID(file_.seek(offset));
-    while (put.body.size() < length) {
-      TRY(const std::string bytes, file_.read(static_cast<std::size_t>(length - put.body.size())));
+    while (put.body.size() < step.length) {
+      TRY(const std::string bytes,
+          file_.read(static_cast<std::size_t>(step.length - put.body.size())));
       if (bytes.empty()) return Error(Code::kCorrupt, "the file became shorter");
       put.body += bytes;
     }
-    const bool last = offset + length == total_;
-    if (length > 0 && length < total_)
+    if (step.length > 0 && step.length < total_)
       put.headers.add("Content-Range", "bytes " + std::to_string(offset) + "-" +
-                                           std::to_string(offset + length - 1) + "/" +
+                                           std::to_string(offset + step.length - 1) + "/" +
                                            std::to_string(total_));
-    const auto verifying = std::chrono::seconds(last ? total_ / kVerifiedBytesPerSecond : 0);
+    if (step.copied > 0) {
+      foreign_ = true;
+      put.headers.add("Upload-Copy", write_copy_source({.digest = *options_.base,
+                                                        .first = step.copy_first,
+                                                        .length = step.copied}));
+    }
+    const std::uint64_t end = offset + step.length + step.copied;
+    const auto verifying =
+        std::chrono::seconds(end == total_ ? total_ / kVerifiedBytesPerSecond : 0);
     TRY(const auto answer, http_.call(ctx.with_timeout(kPatience + verifying), std::move(put)));
+    if (answer.status < 300) sent_ += step.length;
     if (answer.status == 200 || answer.status == 201) return std::optional<std::uint64_t>();
+    if (answer.status == 422 && std::exchange(foreign_, false)) {
+      // The registry removed the upload. Its bytes did not all come from this file.
+      log::warn("upload is damaged, sending the whole file", {{"digest", digest_.hex()}});
+      parts_.clear();
+      return std::optional<std::uint64_t>(0);
+    }
+    if (step.copied > 0 && (answer.status == 400 || answer.status == 404 || answer.status == 409)) {
+      parts_.clear();  // the base is gone or cannot be read
+      return held(ctx);
+    }
     if (answer.status != 202) return refusal_of(answer);
     const auto next =
         parse_integer<std::uint64_t>(answer.headers.find("Upload-Offset").value_or(""));
     if (!next || *next <= offset || *next >= total_)
       return Error(Code::kUnavailable, "the registry sent no usable Upload-Offset");
+    if (*next < end) parts_.clear();  // the registry does not copy
     progressed_ = true;
     return std::optional(*next);
   }
@@ -133,8 +174,12 @@ class Upload {
   const Target& target_;
   os::File& file_;
   const std::uint64_t total_;
-  const Sha256 digest_;
+  const Sha256& digest_;
   const UploadOptions& options_;
+  std::vector<SharedPart> parts_;  // of the file, in the base
+  std::uint64_t sent_ = 0;
+  bool compared_ = false;
+  bool foreign_ = false;  // the registry has bytes that this object did not send
   bool progressed_ = false;
 };
 
@@ -142,6 +187,10 @@ class Upload {
 
 std::string blob_url(const Target& target, const Sha256& digest) {
   return base_of(target) + "blobs/" + write_digest(digest);
+}
+
+std::string chunks_url(const Target& target, const Sha256& digest) {
+  return blob_url(target, digest) + ".chunks";
 }
 
 net::Headers headers_of(const Target& target) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/context.h"
@@ -19,13 +20,22 @@ struct Target {
 
 /// The URL of a blob, for downloads.
 std::string blob_url(const Target& target, const codec::Sha256& digest);
+/// The URL of its list of chunks.
+std::string chunks_url(const Target& target, const codec::Sha256& digest);
 /// The header of requests to the target.
 net::Headers headers_of(const Target& target);
+
+struct UploadProgress {
+  std::uint64_t done = 0, total = 0;  // bytes of the file; `done` is the registry's offset
+  std::uint64_t sent = 0;             // bytes that upload() sent
+};
 
 struct UploadOptions {
   std::uint64_t piece_bytes = 8 << 20;  // in memory at a time
   int attempts_max = 10;                // without progress, 1 s to 30 s apart
-  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
+  std::function<void(const UploadProgress&)> progress;
+  /// A blob that may have parts of the file: the registry copies them. Need not exist.
+  std::optional<codec::Sha256> base;
 };
 
 /// Sends the bytes of the file that the registry lacks. Continues after broken connections and

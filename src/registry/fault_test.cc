@@ -4,6 +4,7 @@
 
 #include "os/testing/crash_campaign.h"
 #include "os/testing/faults.h"
+#include "registry/blob_reader.h"
 #include "registry/directory_store.h"
 #include "registry/versions.h"
 
@@ -22,7 +23,8 @@ std::string noise(std::size_t size, std::uint32_t seed) {
   return bytes;
 }
 
-const std::string kBytes[2] = {noise(9000, 1), noise(5000, 2)};
+// The second blob ends with bytes of the first one.
+const std::string kBytes[2] = {noise(9000, 1), noise(1000, 2) + noise(9000, 1).substr(2000, 4000)};
 
 std::unique_ptr<CrashingFileSystem> new_disk() {
   auto fs = std::make_unique<CrashingFileSystem>();
@@ -59,6 +61,18 @@ Status store_blob(BlobStore& store, const std::string& bytes) {
   return send(store, bytes, first, bytes.size() - first, state);
 }
 
+/// Sends the begin of the second blob, and lets the registry copy the rest from the first one.
+Status store_changed_blob(BlobStore& store) {
+  TRY(const auto upload, store.begin({.digest = Sha256::of(kBytes[1]),
+                                      .first = 0,
+                                      .length = kBytes[1].size(),
+                                      .total = kBytes[1].size()}));
+  TRY_VOID(upload->write(std::string_view(kBytes[1]).substr(0, 1000)));
+  TRY_VOID(copy_into(*upload, store, Sha256::of(kBytes[0]), 2000, 4000));
+  TRY_VOID(upload->finish());
+  return {};
+}
+
 /// Sends a blob in three pieces and another in one, then names the first by a version. Stops at a
 /// failure.
 Status work(CrashingFileSystem& fs, Acknowledged& done) {
@@ -72,7 +86,7 @@ Status work(CrashingFileSystem& fs, Acknowledged& done) {
     done.stored[0] = state == BlobUpload::State::kStored;
     ++done.count;
   }
-  TRY_VOID(store_blob(*store, kBytes[1]));
+  TRY_VOID(store_changed_blob(*store));
   done.stored[1] = true;
   ++done.count;
   TRY_VOID(versions.put(kKey, {.digest = Sha256::of(kBytes[0])}));

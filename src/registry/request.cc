@@ -1,5 +1,7 @@
 #include "registry/request.h"
 
+#include <limits>
+
 #include "base/text.h"
 #include "meta/object.h"
 #include "net/url.h"
@@ -11,6 +13,8 @@ using codec::Json;
 using codec::Sha256;
 
 constexpr std::string_view kAlgorithm = "sha256:";
+constexpr std::string_view kUnit = "bytes ";
+constexpr std::string_view kChunks = ".chunks";
 constexpr std::size_t kVersionBytesMax = 63;
 
 Error invalid(const std::string& what) { return {Code::kInvalid, what}; }
@@ -74,6 +78,10 @@ Result<Route> parse_route(std::string_view path) {
     if (parts.size() > 3) return missing;
     route.named = parts.size() == 3;
     route.kind = Route::Kind::kBlob;
+    if (parts.back().ends_with(kChunks)) {
+      route.kind = Route::Kind::kChunks;
+      parts.back().resize(parts.back().size() - kChunks.size());
+    }
     TRY(route.digest, parse_digest(parts[1]));
     return route;
   }
@@ -99,7 +107,6 @@ Result<Route> parse_route(std::string_view path) {
 
 Result<ContentRange> parse_content_range(std::string_view text) {
   const Error wrong = invalid("Content-Range must be: bytes FIRST-LAST/TOTAL");
-  constexpr std::string_view kUnit = "bytes ";
   if (!text.starts_with(kUnit)) return wrong;
   text.remove_prefix(kUnit.size());
   const std::size_t dash = text.find('-'), slash = text.find('/');
@@ -110,6 +117,28 @@ Result<ContentRange> parse_content_range(std::string_view text) {
              total = parse_integer<std::uint64_t>(text.substr(slash + 1));
   if (!first || !last || !total || *first > *last || *last >= *total) return wrong;
   return ContentRange{.first = *first, .length = *last - *first + 1, .total = *total};
+}
+
+Result<CopySource> parse_copy_source(std::string_view text) {
+  const Error wrong = invalid("Upload-Copy must be: sha256:HEX bytes FIRST-LAST");
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos) return wrong;
+  TRY(const Sha256 digest, parse_digest(text.substr(0, space)).context("Upload-Copy"));
+  text.remove_prefix(space + 1);
+  if (!text.starts_with(kUnit)) return wrong;
+  text.remove_prefix(kUnit.size());
+  const std::size_t dash = text.find('-');
+  if (dash == std::string_view::npos) return wrong;
+  const auto first = parse_integer<std::uint64_t>(text.substr(0, dash)),
+             last = parse_integer<std::uint64_t>(text.substr(dash + 1));
+  if (!first || !last || *first > *last || *last == std::numeric_limits<std::uint64_t>::max())
+    return wrong;
+  return CopySource{.digest = digest, .first = *first, .length = *last - *first + 1};
+}
+
+std::string write_copy_source(const CopySource& source) {
+  return write_digest(source.digest) + " bytes " + std::to_string(source.first) + "-" +
+         std::to_string(source.first + source.length - 1);
 }
 
 Result<Version> Version::from_json(const Json& json) {

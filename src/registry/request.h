@@ -21,9 +21,9 @@ struct VersionKey {
 
 /// A path below /v1/.
 struct Route {
-  enum class Kind { kBlobs, kBlob, kModels, kVersions, kVersion };
+  enum class Kind { kBlobs, kBlob, kChunks, kModels, kVersions, kVersion };
   Kind kind = Kind::kBlobs;
-  codec::Sha256 digest;  // kBlob
+  codec::Sha256 digest;  // kBlob; kChunks: the blob that the list describes
   bool named = false;    // kBlob: a file name follows the digest, which only reads may have
   VersionKey key;        // kVersion; without `version` for kVersions
 };
@@ -39,6 +39,17 @@ struct ContentRange {
 };
 /// "bytes 0-99/200" (RFC 9110, 14.4) with a known total. kInvalid otherwise.
 Result<ContentRange> parse_content_range(std::string_view text);
+
+/// The value of Upload-Copy: bytes of another blob, which the registry appends to a piece.
+struct CopySource {
+  codec::Sha256 digest;
+  std::uint64_t first = 0, length = 0;
+};
+/// Limit of one request, so that its time is bounded.
+inline constexpr std::uint64_t kCopyBytesMax = 256 << 20;
+/// "sha256:HEX bytes 100-899". kInvalid otherwise.
+Result<CopySource> parse_copy_source(std::string_view text);
+std::string write_copy_source(const CopySource& source);
 
 /// The document of one version.
 struct Version {

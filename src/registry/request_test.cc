@@ -24,6 +24,16 @@ TEST(RegistryRoute, PathsNameBlobsModelsAndVersions) {
   EXPECT_EQ(version->key, (VersionKey{"default", "digits", "1.2-a"}));
 }
 
+TEST(RegistryRoute, ListOfChunksHasTheUrlOfItsBlob) {
+  for (const std::string end : {"", "/model.tar"}) {
+    const auto list = parse_route("/v1/blobs/sha256:" + kHex + end + ".chunks");
+    ASSERT_TRUE(list.ok()) << list.error();
+    EXPECT_EQ(list->kind, Route::Kind::kChunks);
+    EXPECT_EQ(list->digest.hex(), kHex);
+  }
+  EXPECT_FALSE(parse_route("/v1/blobs/.chunks").ok());
+}
+
 TEST(RegistryRoute, NamesThatCouldLeaveTheDirectoryAreInvalid) {
   for (const char* path :
        {"/v1/models/../digits/versions/4", "/v1/models/default/%2e%2e/versions/4",
@@ -42,6 +52,21 @@ TEST(RegistryRoute, NamesThatCouldLeaveTheDirectoryAreInvalid) {
     ASSERT_FALSE(route.ok()) << path;
     EXPECT_EQ(route.error().code(), Code::kNotFound) << path;
   }
+}
+
+TEST(RegistryCopySource, RangeIsKnownAndCannotOverflow) {
+  const auto source = parse_copy_source("sha256:" + kHex + " bytes 10-19");
+  ASSERT_TRUE(source.ok()) << source.error();
+  EXPECT_EQ(source->digest.hex(), kHex);
+  EXPECT_EQ(source->first, 10u);
+  EXPECT_EQ(source->length, 10u);
+  EXPECT_EQ(write_copy_source(*source), "sha256:" + kHex + " bytes 10-19");
+  for (const std::string text :
+       {" bytes 10-9", " bytes 10-", " bytes -9", " bytes 0-18446744073709551615", " bytes 0-9/20",
+        " bytes=0-9", "", " ", " bytes", " bytes 0-9 ", "; bytes 0-9"})
+    EXPECT_FALSE(parse_copy_source("sha256:" + kHex + text).ok()) << text;
+  EXPECT_FALSE(parse_copy_source("").ok());
+  EXPECT_FALSE(parse_copy_source("md5:aa bytes 0-9").ok());
 }
 
 TEST(RegistryContentRange, OnlyKnownTotalsAreAccepted) {

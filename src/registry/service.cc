@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "meta/object.h"
 #include "net/url.h"
+#include "registry/blob_reader.h"
 
 namespace varda::registry {
 namespace {
@@ -119,8 +120,9 @@ Result<Piece> parse_piece(const Request& head, const Sha256& digest) {
 /// Writes the body of one piece.
 class Service::Receiver final : public net::BodyReceiver {
  public:
-  Receiver(Service& service, const Sha256& digest, std::unique_ptr<BlobUpload> upload)
-      : service_(service), digest_(digest), upload_(std::move(upload)) {}
+  Receiver(Service& service, const Sha256& digest, std::unique_ptr<BlobUpload> upload,
+           std::optional<CopySource> copy)
+      : service_(service), digest_(digest), upload_(std::move(upload)), copy_(std::move(copy)) {}
 
   std::optional<Response> write(std::string_view bytes) override {
     const Status written = upload_->write(bytes);
@@ -132,15 +134,16 @@ class Service::Receiver final : public net::BodyReceiver {
   bool ready() override { return upload_->ready(); }
   void on_ready(std::function<void()> wake) override { upload_->on_ready(std::move(wake)); }
   void finish(net::Responder respond) override {
-    service_.pool_.wrap([&service = service_, upload = upload_, digest = digest_](const Request&) {
-      return service.finish(*upload, digest);
-    })(Request(), std::move(respond));
+    service_.pool_.wrap([&service = service_, upload = upload_, digest = digest_, copy = copy_](
+                            const Request&) { return service.finish(*upload, digest, copy); })(
+        Request(), std::move(respond));
   }
 
  private:
   Service& service_;
   const Sha256 digest_;
   const std::shared_ptr<BlobUpload> upload_;
+  const std::optional<CopySource> copy_;
 };
 
 /// Drops the body of a blob that is stored already. Many clients cannot read an answer before they
@@ -164,6 +167,8 @@ Service::Service(BlobStore& blobs, VersionStore& versions, const Options& option
   failed_ = &all.counter(kUploads, kUploadsHelp, {{"result", "refused"}});
   received_bytes_ =
       &all.counter("varda_registry_received_bytes_total", "Bytes of blobs received from clients");
+  copied_bytes_ = &all.counter("varda_registry_copied_bytes_total",
+                               "Bytes of uploads that came from other stored blobs");
   collected_ = &all.counter("varda_registry_collected_blobs_total",
                             "Blobs removed because no version named them");
   const auto gauge = [&](const char* name, const char* help, std::uint64_t Usage::*member) {
@@ -233,8 +238,16 @@ net::Reception Service::receive(const Request& head) {
   if (!route.ok()) return refusal(refuse(route.error()));
   if (route->kind != Route::Kind::kBlob || route->named) return {};
   const Sha256& digest = route->digest;
-  const auto piece = parse_piece(head, digest);
+  auto piece = parse_piece(head, digest);
   if (!piece.ok()) return refusal(refuse_upload(piece.error(), digest));
+  std::optional<CopySource> copy;
+  if (const auto text = head.headers.find("Upload-Copy")) {
+    const auto parsed = parse_copy_source(*text);
+    const Status checked = parsed.ok() ? check_copy(*parsed, *piece) : parsed.error();
+    if (!checked.ok()) return refusal(refuse_upload(checked.error(), digest));
+    copy = *parsed;
+    piece->length += copy->length;
+  }
   if (options_.quota_bytes > 0 && piece->total > options_.quota_bytes) {
     Response out =
         refuse_upload(Error(Code::kExhausted, "the blob has " + std::to_string(piece->total) +
@@ -248,11 +261,33 @@ net::Reception Service::receive(const Request& head) {
   if (!upload.ok() && upload.error().code() == Code::kAlreadyExists)
     return {.receiver = std::make_unique<Ignore>(), .refusal = std::nullopt};
   if (!upload.ok()) return refusal(refuse_upload(upload.error(), digest));
-  return {.receiver = std::make_unique<Receiver>(*this, digest, std::move(*upload)),
+  return {.receiver = std::make_unique<Receiver>(*this, digest, std::move(*upload), copy),
           .refusal = std::nullopt};
 }
 
-Response Service::finish(BlobUpload& upload, const Sha256& digest) {
+Status Service::check_copy(const CopySource& copy, const Piece& piece) {
+  if (copy.length > kCopyBytesMax)
+    return Error(Code::kInvalid,
+                 "Upload-Copy: at most " + std::to_string(kCopyBytesMax) + " bytes at a time");
+  if (copy.length > piece.total - piece.first - piece.length)
+    return Error(Code::kInvalid, "Upload-Copy: the copy would exceed the blob");
+  TRY(const auto base, blobs_.find(copy.digest));
+  if (!base) return Error(Code::kNotFound, "Upload-Copy: the blob to copy from is not stored");
+  if (copy.first >= base->size_bytes || copy.length > base->size_bytes - copy.first)
+    return Error(Code::kInvalid, "Upload-Copy: the blob to copy from has only " +
+                                     std::to_string(base->size_bytes) + " bytes");
+  return {};
+}
+
+Response Service::finish(BlobUpload& upload, const Sha256& digest,
+                         const std::optional<CopySource>& copy) {
+  if (copy) {
+    const Status copied = copy_into(upload, blobs_, copy->digest, copy->first, copy->length);
+    if (!copied.ok() && copied.error().code() == Code::kNotFound)  // removed or damaged meanwhile
+      return refuse_upload(Error(Code::kConflict, copied.error().message()), digest);
+    if (!copied.ok()) return refuse_upload(copied.error(), digest);
+    if (copied_bytes_ != nullptr) copied_bytes_->add(static_cast<double>(copy->length));
+  }
   const auto state = upload.finish();
   if (!state.ok()) return refuse_upload(state.error(), digest);
   if (*state == BlobUpload::State::kPartial) {
@@ -280,6 +315,10 @@ Response Service::answer(const Request& request) {
       if (route->named && request.method != "GET" && request.method != "HEAD")
         return refuse(Error(Code::kNotFound, "only reads may have a file name after the digest"));
       return blob(route->digest, request);
+    case Route::Kind::kChunks:
+      if (request.method != "GET" && request.method != "HEAD") return not_allowed("GET, HEAD");
+      if (options_.chunk_lists == nullptr) return refuse(404, "this registry has no chunk lists");
+      return options_.chunk_lists->serve(route->digest, request);
     case Route::Kind::kBlobs:
       return blobs(request);
     case Route::Kind::kModels:

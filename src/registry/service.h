@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "net/http.h"
 #include "net/server.h"
 #include "registry/blob_store.h"
+#include "registry/chunk_lists.h"
 #include "registry/request.h"
 #include "registry/versions.h"
 
@@ -26,7 +28,8 @@ class Service {
     /// kByDigest: GET and HEAD of a blob need no token, because the digest is a secret of its own.
     enum class Reads { kWithToken, kByDigest };
     Reads reads = Reads::kWithToken;
-    std::size_t threads = 8;  // for requests that block, and for verifications
+    std::size_t threads = 8;            // for requests that block, and for verifications
+    ChunkLists* chunk_lists = nullptr;  // null: no lists for deltas; outlives the service
     metrics::Registry* metrics = nullptr;
   };
   /// `blobs`, `versions` and the metrics outlive the service.
@@ -51,7 +54,10 @@ class Service {
 
   net::Reception receive(const net::Request& head);
   net::Response answer(const net::Request& request);
-  net::Response finish(BlobUpload& upload, const codec::Sha256& digest);
+  /// `copy` follows the bytes of the body.
+  net::Response finish(BlobUpload& upload, const codec::Sha256& digest,
+                       const std::optional<CopySource>& copy);
+  Status check_copy(const CopySource& copy, const Piece& piece);
   net::Response blob(const codec::Sha256& digest, const net::Request& request);
   net::Response blobs(const net::Request& request);
   net::Response models(const net::Request& request);
@@ -72,6 +78,7 @@ class Service {
   metrics::Counter* stored_ = nullptr;
   metrics::Counter* failed_ = nullptr;
   metrics::Counter* received_bytes_ = nullptr;
+  metrics::Counter* copied_bytes_ = nullptr;
   metrics::Counter* collected_ = nullptr;
   const metrics::SourceGuard gauges_;
   net::HandlerPool pool_;  // last, because running requests use the members above

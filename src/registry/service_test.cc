@@ -283,9 +283,9 @@ TEST_F(RegistryService, ClientContinuesWithWhatTheRegistryLacks) {
   std::vector<std::uint64_t> reported;
   const Status sent =
       upload(kForever, *http, target, desk, "/model.tar.gz", digest,
-             {.piece_bytes = 30'000,
-              .attempts_max = 1,
-              .progress = [&](std::uint64_t done, std::uint64_t) { reported.push_back(done); }});
+             {.piece_bytes = 30'000, .attempts_max = 1, .progress = [&](const UploadProgress& now) {
+                reported.push_back(now.done);
+              }});
   ASSERT_TRUE(sent.ok()) << sent.error();
   EXPECT_EQ(reported, (std::vector<std::uint64_t>{40'000, 70'000, 100'000}));
   ASSERT_TRUE(put_version(kForever, *http, target, kKey, {.digest = digest}).ok());

@@ -91,21 +91,26 @@ void ArtifactSender::step(const Context& ctx) {
 Status ArtifactSender::send(const Context& ctx, const ArtifactStore::Pending& pending,
                             bool& progressed) {
   RegistryOfNode http(api_);
+  std::uint64_t sent_bytes = 0;
   std::optional<std::uint64_t> last;
   SteadyTime report_at = clock_.now() + options_.progress_period;
-  const auto progress = [&](std::uint64_t done, std::uint64_t) {
-    if (last && done > *last) {
+  const auto progress = [&](const registry::UploadProgress& now) {
+    if (now.sent > sent_bytes) {
       progressed = true;
-      if (sent_bytes_ != nullptr) sent_bytes_->add(static_cast<double>(done - *last));
+      if (sent_bytes_ != nullptr) sent_bytes_->add(static_cast<double>(now.sent - sent_bytes));
     }
-    last = done;
+    sent_bytes = now.sent;
+    last = now.done;
     if (clock_.now() < report_at) return;
     report_at = clock_.now() + options_.progress_period;
-    store_.set_sent(pending, done);
+    store_.set_sent(pending, now.done);
   };
-  const Status sent = registry::upload(
-      ctx, http, {.url = "", .token = ""}, fs_, pending.path, pending.artifact.sha256,
-      {.piece_bytes = options_.piece_bytes, .attempts_max = 1, .progress = progress});
+  const Status sent = registry::upload(ctx, http, {.url = "", .token = ""}, fs_, pending.path,
+                                       pending.artifact.sha256,
+                                       {.piece_bytes = options_.piece_bytes,
+                                        .attempts_max = 1,
+                                        .progress = progress,
+                                        .base = pending.base});
   if (!sent.ok() && last) store_.set_sent(pending, *last);
   return sent;
 }

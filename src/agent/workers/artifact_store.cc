@@ -64,6 +64,23 @@ std::optional<Artifact> read_artifact(const Json& json) {
   return out;
 }
 
+/// The newest uploaded artifact among those whose names begin most like that of `artifact`:
+/// weights-2 for weights-3, although log-3 is newer.
+std::optional<codec::Sha256> base_for(const Artifact& artifact, const std::vector<Artifact>& all) {
+  std::optional<codec::Sha256> best;
+  std::size_t best_length = 0;
+  for (const Artifact& other : all) {
+    if (other.state != Artifact::kUploaded) continue;
+    const auto [mine, its] = std::mismatch(artifact.name.begin(), artifact.name.end(),
+                                           other.name.begin(), other.name.end());
+    const auto length = static_cast<std::size_t>(mine - artifact.name.begin());
+    if (best && length < best_length) continue;
+    best = other.sha256;
+    best_length = length;
+  }
+  return best;
+}
+
 }  // namespace
 
 struct ArtifactStore::Unfinished {
@@ -493,6 +510,7 @@ std::optional<ArtifactStore::Pending> ArtifactStore::take() {
   first->state = Artifact::kUploading;
   out.artifact = *first;
   out.path = path_of(first->file);
+  out.base = base_for(*first, records_[out.key].artifacts);
   return out;
 }
 

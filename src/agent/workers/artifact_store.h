@@ -99,6 +99,7 @@ class ArtifactStore {
     std::string key, uid;
     Artifact artifact;
     os::Path path;
+    std::optional<codec::Sha256> base;  // an uploaded artifact that may have the same parts
   };
   /// When the first waiting artifact is due; nothing: none waits.
   std::optional<SteadyTime> due() const;

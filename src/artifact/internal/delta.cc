@@ -16,7 +16,7 @@ std::vector<os::Path> usable_bases(os::FileSystem& fs, const std::vector<os::Pat
   std::vector<os::Path> usable;
   for (const os::Path& base : bases) {
     const auto use = tree_use(fs, base);
-    if (use.ok() && use->bytes >= kDeltaBytesMin) usable.push_back(base);
+    if (use.ok() && use->bytes >= codec::kDeltaBytesMin) usable.push_back(base);
   }
   return usable;
 }
@@ -27,7 +27,7 @@ Result<codec::ChunkList> download_list(const Context& ctx, os::FileSystem& fs,
   options.url = chunk_list_url(url);
   options.spooled = false;
   options.progress = {};
-  options.limits.archive_bytes_max = kChunkListBytesMax;
+  options.limits.archive_bytes_max = codec::kChunkListBytesMax;
   auto source = open_source(ctx, fs, http, std::move(options));
   if (!source.ok()) return source.error().error;
   std::string text;

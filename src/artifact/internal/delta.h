@@ -15,11 +15,6 @@
 
 namespace varda::artifact {
 
-/// Archives and trees below this size gain too little.
-inline constexpr std::uint64_t kDeltaBytesMin = 1 << 20;
-/// Limit of a list: 16 MiB describe an archive of 18 GiB.
-inline constexpr std::uint64_t kChunkListBytesMax = 16 << 20;
-
 /// The URL of the list, ".chunks" after the path: "https://files/m.tar.chunks?token=x".
 std::string chunk_list_url(std::string_view url);
 
