@@ -107,6 +107,43 @@ TEST_F(GatewayUploads, HeadReturnsTheOffset) {
   EXPECT_EQ(answer.headers.find("Upload-Offset"), "7");
 }
 
+TEST_F(GatewayUploads, CopyReachesTheRegistry) {
+  registry_.status = 202;
+  const std::string copy = "sha256:" + std::string(64, 'b') + " bytes 5-8";
+  const net::Headers range{{"Content-Range", "bytes 0-4/9"}};
+  net::Headers headers = range;
+  headers.add("Upload-Copy", copy);
+  EXPECT_EQ(send("edge0", "PUT", "hello", headers).status, 202);
+  EXPECT_EQ(registry_.requests().at(0).headers.find("Upload-Copy"), copy);
+  headers = range;
+  headers.add("Upload-Copy", "sha256:b bytes 5-8");
+  EXPECT_EQ(send("edge0", "PUT", "hello", headers).status, 400);
+  EXPECT_EQ(registry_.requests().size(), 1u);
+}
+
+TEST_F(GatewayUploads, ListOfChunksIsReadInPieces) {
+  registry_.status = 206;
+  registry_.headers = {{"Content-Range", "bytes 0-2/9"}};
+  registry_.body = "abc";
+  const std::string list = kBlob + ".chunks";
+  const auto answer = send("edge0", "GET", "", {{"Range", "bytes=0-1048575"}}, list);
+  EXPECT_EQ(answer.status, 206);
+  EXPECT_EQ(answer.body, "abc");
+  EXPECT_EQ(answer.headers.find("Content-Range"), "bytes 0-2/9");
+  const auto requests = registry_.requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].target, list);
+  EXPECT_EQ(requests[0].headers.find("Range"), "bytes=0-1048575");
+  EXPECT_EQ(requests[0].headers.find("Authorization"), "Bearer secret");
+  for (const char* range : {"", "bytes=0-", "bytes=0-1048576", "bytes=-5", "bytes=5-4",
+                            "bytes=0-18446744073709551615", "bytes=0-1,2-3"})
+    EXPECT_EQ(send("edge0", "GET", "", {{"Range", range}}, list).status, 400) << range;
+  EXPECT_EQ(send("edge0", "PUT", "x", {}, list).status, 405);
+  EXPECT_EQ(send("edge0", "GET", "", {{"Range", "bytes=0-9"}}, kBlob + "/a.chunks").status, 404);
+  EXPECT_EQ(send("edge1", "GET", "", {{"Range", "bytes=0-9"}}, list).status, 403);
+  EXPECT_EQ(registry_.requests().size(), 1u);
+}
+
 TEST_F(GatewayUploads, NodeWithoutUploadsInItsWorkListGets403) {
   for (const char* node : {"edge1", "edge2"}) {
     for (const char* method : {"PUT", "HEAD"}) EXPECT_EQ(send(node, method).status, 403) << node;

@@ -108,7 +108,7 @@ class Upload {
     return std::optional<std::uint64_t>(offset && *offset < total_ ? *offset : 0);
   }
 
-  /// Finds the parts of the file that the base has. Without a list, there are none.
+  /// Finds the parts of the file that the base has. Without a list, it has none.
   Status compare(const Context& ctx, std::uint64_t offset) {
     // The list costs about a thousandth of the file.
     if (!options_.base || total_ < codec::kDeltaBytesMin || total_ - offset < total_ / 256)

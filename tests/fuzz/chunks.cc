@@ -1,4 +1,5 @@
-// Chunk lists, untrusted files beside archives: whatever a list says, the installed tree is right.
+// Chunk lists, untrusted files beside archives: whatever a list says, the installed tree is right,
+// and an upload has every byte of its file once.
 //
 // Input: a list as a file if it begins with 'V'. Else one byte for each chunk, which selects a
 // chunk of the held archive or of the new one.
@@ -15,6 +16,7 @@
 #include "base/rng.h"
 #include "input.h"
 #include "os/testing/memory_file_system.h"
+#include "registry/upload_plan.h"
 
 namespace {
 
@@ -90,6 +92,21 @@ class Server final : public net::HttpClient {
   }
 };
 
+/// Sends `bytes`, of which a base with this list may have parts.
+void check_upload(const std::string& bytes, const codec::ChunkList& base) {
+  os::testing::MemoryFileSystem memory;
+  os::FileSystem& fs = memory;
+  CHECK(os::write_file_atomically(fs, "/file", bytes).ok());
+  const auto file = fs.open("/file", os::Open::kRead).value();
+  const auto parts = registry::find_shared_parts(Context(), *file, base).value();
+  for (std::uint64_t offset = 0; offset < bytes.size();) {
+    const auto step = registry::next_step(parts, offset, bytes.size(), 100'000);
+    CHECK(step.length > 0 && step.copied <= bytes.size() - offset - step.length);
+    CHECK(step.copied == 0 || step.copied <= base.bytes - step.copy_first);
+    offset += step.length + step.copied;
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -99,7 +116,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       make(std::string(before.model).replace(500'000, 40'000, noise(50'000, 2)));
   if (input.rest().starts_with('V')) {
     const auto list = codec::parse_chunk_list(input.rest());
-    if (list.ok()) CHECK(codec::write_chunk_list(*list) == input.rest());
+    if (list.ok()) {
+      CHECK(codec::write_chunk_list(*list) == input.rest());
+      check_upload(after.archive, *list);
+    }
     return 0;
   }
   codec::ChunkList list{.bytes = 0, .digest = after.digest, .chunks = {}};
@@ -109,6 +129,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     list.chunks.push_back(from[byte % 128 % from.size()]);
     list.bytes += list.chunks.back().bytes;
   }
+  check_upload(after.archive, list);
   static os::testing::MemoryFileSystem fs;
   static Server server;
   server.files = {{"http://files/3.tar", before.archive},

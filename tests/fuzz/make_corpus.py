@@ -582,13 +582,15 @@ def peers():
 
 def registry_requests():
     digest = 'sha256:' + hashlib.sha256(b'').hexdigest()
-    seed = lambda name, path, span, document: put('registry_requests', name, lines(path, span, digest, document))
+    seed = lambda name, path, span, document, copy='': put('registry_requests', name, lines(path, span, digest, copy, document))
     seed('blob', '/v1/blobs/' + digest, 'bytes 0-9/20', {'digest': digest})
     seed('version', '/v1/models/default/digits/versions/1.2-a', 'bytes 10-19/20',
          {'digest': digest, 'size': 7, 'format': 'onnx', 'metrics': {'accuracy': 0.97, 'note': 'x'}, 'lineage': ['digits-3'], 'chunks': digest, 'createdAt': 'x'})
     seed('escaped', '/v1/models/d/%61%2Fb/versions/%2e%2E', 'bytes 0-18446744073709551613/18446744073709551614', {'digest': digest, 'metrics': {}})
     seed('lists', '/v1/models/default/digits/versions/', 'bytes */5', {'digest': digest, 'size': -1})
     seed('open', '/v1/models', 'bytes 5-/9', {'digest': digest, 'lineage': [1]})
+    seed('copy', '/v1/blobs/%s/a.tar.chunks' % digest, 'bytes 0-9/20', {'digest': digest}, digest + ' bytes 10-19')
+    seed('copy_all', '/v1/blobs/%s.chunks' % digest, 'bytes 0-9/20', {'digest': digest}, digest + ' bytes 0-18446744073709551614')
 
 
 def bucket_answers():

@@ -1,7 +1,7 @@
 // Requests to the registry: no path leaves the directory, a range lies within its total, and a
 // version that was written reads the same.
 //
-// Input: a path, a Content-Range, a digest, one per line; then a version document.
+// Input: a path, a Content-Range, a digest, an Upload-Copy, one per line; then a version document.
 #include <string>
 
 #include "base/check.h"
@@ -38,6 +38,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(input.line());
   if (const auto digest = registry::parse_digest(text); digest.ok())
     CHECK(registry::write_digest(*digest) == text);
+  const std::string copy(input.line());
+  if (const auto source = registry::parse_copy_source(copy); source.ok()) {
+    CHECK(source->length > 0 && source->first + source->length > source->first);
+    const std::string again = registry::write_copy_source(*source);
+    CHECK(registry::parse_copy_source(again)->digest == source->digest &&
+          again.size() <= copy.size());
+  }
   const auto json = codec::parse_json(input.rest());
   if (!json.ok()) return 0;
   if (const auto version = registry::Version::from_json(*json); version.ok()) {

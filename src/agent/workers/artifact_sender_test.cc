@@ -1,10 +1,14 @@
 // Accepted files on their way to a registry that fails, forgets and refuses.
 #include "agent/workers/artifact_sender.h"
 
+#include <cstdio>
 #include <gtest/gtest.h>
+#include <map>
 
 #include "artifact/testing/manual_clock.h"
 #include "base/check.h"
+#include "base/rng.h"
+#include "codec/chunks.h"
 #include "os/testing/memory_file_system.h"
 #include "registry/request.h"
 
@@ -14,7 +18,7 @@ namespace artifact_sender_test {
 using artifact::testing::ManualClock;
 using codec::Sha256;
 
-const ArtifactOwner kOwner{"default/train", "u1", 1 << 20};
+const ArtifactOwner kOwner{"default/train", "u1", 8 << 20};
 
 /// The registry behind a gateway, with one blob at a time.
 class FakeRegistry {
@@ -27,9 +31,35 @@ class FakeRegistry {
   int pieces_left = 1000;  // then 503, as after a lost link
   int refusal = 0;         // 0: none
   std::vector<std::string> ranges;
+  std::map<std::string, std::string> bases;  // bytes of blobs that can be copied from, by digest
+  std::size_t body_bytes = 0;
 
  private:
+  /// The piece of the list of chunks that the request asks for.
+  net::Response list(const std::string& digest, std::string_view range) {
+    const auto base = bases.find(digest);
+    if (base == bases.end()) return {.status = 404};
+    codec::ChunkList all{
+        .bytes = base->second.size(), .digest = Sha256::of(base->second), .chunks = {}};
+    codec::ChunkSplitter splitter([&](const codec::Chunk& chunk) { all.chunks.push_back(chunk); });
+    splitter.update(base->second);
+    splitter.finish();
+    const std::string text = codec::write_chunk_list(all);
+    std::size_t first = 0, last = 0;
+    CHECK(std::sscanf(std::string(range).c_str(), "bytes=%zu-%zu", &first, &last) == 2);
+    last = std::min(last, text.size() - 1);
+    return {.status = 206,
+            .headers = {{"Content-Range", "bytes " + std::to_string(first) + "-" +
+                                              std::to_string(last) + "/" +
+                                              std::to_string(text.size())}},
+            .body = text.substr(first, last - first + 1)};
+  }
   net::Response answer(const net::Request& request) {
+    constexpr std::string_view kStart = "/v1/blobs/sha256:";
+    constexpr std::size_t kDigits = 64;
+    if (request.method == "GET")
+      return list(std::string(request.path().substr(kStart.size(), kDigits)),
+                  request.headers.find("Range").value_or(""));
     if (refusal != 0)
       return {.status = refusal,
               .headers = {},
@@ -47,6 +77,12 @@ class FakeRegistry {
     if (first > bytes.size()) return {.status = 409};
     bytes.resize(first);
     bytes += request.body;
+    body_bytes += request.body.size();
+    if (const auto copy =
+            registry::parse_copy_source(request.headers.find("Upload-Copy").value_or(""));
+        copy.ok()) {
+      bytes += bases.at(copy->digest.hex()).substr(copy->first, copy->length);
+    }
     if (bytes.size() < total)
       return {.status = 202, .headers = {{"Upload-Offset", std::to_string(bytes.size())}}};
     if ("/v1/blobs/sha256:" + Sha256::of(bytes).hex() != request.path()) {
@@ -143,6 +179,29 @@ TEST_F(Sender, FileThatTheRegistryHasIsNotSentAgain) {
   step();
   EXPECT_TRUE(registry_.ranges.empty());
   EXPECT_EQ(artifact("weights").state, Artifact::kUploaded);
+}
+
+TEST_F(Sender, ChangesOfAnEarlierArtifactGoUp) {
+  std::string before(3 << 20, '\0');
+  const auto rng = seeded_rng(1);
+  for (char& c : before) c = static_cast<char>(rng->below(256));
+  std::string after = before;
+  after.replace(1 << 20, 30'000, std::string(30'000, 'x'));
+  registry_.pieces_left = 10'000;
+  for (const std::string& bytes : {before, std::string("a log")}) {
+    accept(bytes == before ? "weights-1" : "log-1", bytes);
+    step();
+    registry_.bases[Sha256::of(bytes).hex()] = bytes;
+    registry_.stored = false;
+    registry_.bytes.clear();
+  }
+  registry_.body_bytes = 0;
+  accept("weights-2", after);
+  step();
+  EXPECT_EQ(artifact("weights-2").state, Artifact::kUploaded);
+  EXPECT_EQ(artifact("weights-2").sent, after.size());
+  EXPECT_TRUE(registry_.stored);
+  EXPECT_LE(registry_.body_bytes, 130'000u);
 }
 
 TEST_F(Sender, FileThatTheDiskDamagedFails) {
