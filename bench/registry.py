@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The artifact registry: uploads, downloads, memory with ten clients, and changed bytes. Prints
-Markdown tables.
+"""The artifact registry: uploads, downloads, memory with ten clients, and changed bytes down and up.
+Prints Markdown tables.
 
 Uploads and downloads move one file of VARDA_BENCH_MIB MiB (default 1024) through loopback. The
 reference of an upload is what its promise costs without a server: copy the file, hash the copy, sync.
@@ -42,12 +42,18 @@ def command(*args):
 
 class Registry:
     def __init__(self, directory):
-        self.process = subprocess.Popen([VARDA, 'registry', '--data-dir', str(directory), '--listen', '127.0.0.1:0'],
+        self.admin = str(directory) + '.sock'
+        self.process = subprocess.Popen([VARDA, 'registry', '--data-dir', str(directory), '--listen', '127.0.0.1:0', '--admin', 'unix:' + self.admin],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.url = self.process.stdout.readline().split(' at ')[1].strip()
 
     def blob(self, sha):
         return '%s/v1/blobs/sha256:%s' % (self.url, sha)
+
+    def received(self):
+        """Bytes of blobs that clients sent."""
+        metrics = subprocess.run([*CURL, '--unix-socket', self.admin, 'http://localhost/metrics'], capture_output=True, check=True, text=True).stdout
+        return float(re.search(r'^varda_registry_received_bytes_total (\S+)', metrics, re.M)[1])
 
     def rss_mib(self, field):
         return int(re.search(field + r':\s+(\d+)', pathlib.Path('/proc/%d/status' % self.process.pid).read_text())[1]) / 1024
@@ -154,6 +160,39 @@ def deltas(work):
     server.shutdown()
 
 
+def upload_of_changes(work, registry):
+    """`varda push` of a file of which 5 % changed, against a registry that has the file before."""
+    base = random.Random(6).randbytes(ARCHIVE_MIB * MIB)
+    changed = len(base) // 20
+    up = subprocess.Popen([VARDA, 'up', '--data-dir', str(work / 'up'), '--registry', 'off'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        up.stdout.readline()
+
+        def push(name, data):
+            (work / 'weights.bin').write_bytes(data)
+            begin = registry.received()
+            seconds = timed(lambda: command(VARDA, 'push', str(work / 'weights.bin'), '--name', name, '--registry', registry.url,
+                                            '--kubeconfig', str(work / 'up/kubeconfig')))
+            return registry.received() - begin, seconds
+
+        print('\n| upload of a file of %d MiB | MiB sent | list MiB | of the changed bytes | s | aim | met |\n|---|---|---|---|---|---|---|' % ARCHIVE_MIB)
+        for places, title in ((1, 'upload of 5 % changed in one place'), (10, 'upload of 5 % changed in ten places')):
+            sent, seconds = push('weights%d' % places, base)
+            if places == 1:
+                print('| whole | %.1f | | | %.2f | | |' % (sent / MIB, seconds))
+            after = bytearray(base)
+            for i in range(places):
+                at = (i * 2 + 1) * len(base) // (2 * places)
+                after[at:at + changed // places] = random.Random(100 * places + i).randbytes(changed // places)
+            sent, seconds = push('weights%d' % places, bytes(after))
+            listed = len(subprocess.run([*CURL, registry.blob(hashlib.sha256(base).hexdigest()) + '.chunks'], capture_output=True, check=True).stdout)
+            ratio = (sent + listed) / changed
+            print('| %s | %.1f | %.2f | %.2fx | %.2f | ≤ 1.1x | %s |' % (title, sent / MIB, listed / MIB, ratio, seconds, 'yes' if ratio <= 1.1 else 'no'))
+    finally:
+        up.terminate()
+        up.wait()
+
+
 def main():
     work = pathlib.Path(tempfile.mkdtemp(prefix='varda-bench-'))
     try:
@@ -164,6 +203,11 @@ def main():
             registry.stop()
         memory(work)
         deltas(work)
+        registry = Registry(work / 'changes')
+        try:
+            upload_of_changes(work, registry)
+        finally:
+            registry.stop()
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -218,13 +218,14 @@ Result<Pushed> send(const Context& ctx, const Globals& globals, const std::strin
   std::optional<Scratch> scratch;
   if (info->kind == os::FileKind::kDirectory) {
     TRY(const auto model, fs.stat(file / "model.onnx"));
-    if (flags.format.empty()) pushed.format = model ? "onnx" : "tar.gz";
+    if (flags.format.empty()) pushed.format = model ? "onnx" : "tar";
     TRY(Scratch created, Scratch::create());
     scratch.emplace(std::move(created));
-    const os::Path archive = scratch->file("model.tar.gz");
+    // Without compression, so that the next version has parts in common.
+    const os::Path archive = scratch->file("model.tar");
     TRY(const artifact::Packed packed,
         artifact::pack_to_file(ctx, fs, file,
-                               {.format = codec::ArchiveFormat::kTarGzip,
+                               {.format = codec::ArchiveFormat::kTar,
                                 .framework = pushed.format == "onnx" ? "onnx" : ""},
                                archive)
             .context(flags.source));
@@ -361,10 +362,12 @@ Status download_rest(const Context& ctx, net::HttpClient& http, const std::strin
 /// The ending of a file without a name of its own. Archives have the format of their content, such
 /// as onnx.
 Result<std::string> ending_of(os::File& file, const std::string& format) {
+  constexpr std::size_t kBytes = 262;  // a tar header up to its magic
   TRY_VOID(file.seek(0));
-  TRY(const std::string begin, file.read(4));
+  TRY(const std::string begin, file.read(kBytes));
   if (begin.starts_with("\x1f\x8b")) return std::string(".tar.gz");
-  if (begin == "\x28\xb5\x2f\xfd") return std::string(".tar.zst");
+  if (begin.starts_with("\x28\xb5\x2f\xfd")) return std::string(".tar.zst");
+  if (begin.size() == kBytes && begin.ends_with("ustar")) return std::string(".tar");
   return "." + format;
 }
 

@@ -1,6 +1,6 @@
 """Uploads to `varda registry` with curl and `varda push`: cuts, kills, wrong bytes, quota,
 collection, memory; then back with `varda pull`."""
-import contextlib, hashlib, json, os, pathlib, random, shutil, signal, socket, subprocess, sys, tempfile, threading, unittest
+import contextlib, hashlib, json, os, pathlib, random, re, shutil, signal, socket, subprocess, sys, tempfile, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -22,7 +22,7 @@ class Registry:
 
     def start(self):
         with open(self.work / 'registry.log', 'ab') as log:
-            self.process = subprocess.Popen([m.VARDA, 'registry', '--data-dir', str(self.work / 'data'), '--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0',
+            self.process = subprocess.Popen([m.VARDA, 'registry', '--data-dir', str(self.work / 'data'), '--listen', '127.0.0.1:0', '--admin', 'unix:' + str(self.work / 'admin.sock'),
                                              '--token-file', str(self.token), *self.flags], stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
         assert line.startswith('registry at http://'), (line, (self.work / 'registry.log').read_text())
@@ -62,6 +62,12 @@ class Registry:
             s.sendall(('PUT /v1/blobs/sha256:%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n' % (
                 hashlib.sha256(data).hexdigest(), TOKEN, len(data))).encode() + data[:count])
             m.wait_until('bytes held', lambda: self.offset(data) == str(count))
+
+    def received(self):
+        """Bytes of blobs that clients sent to this process."""
+        metrics = subprocess.run(['curl', '-sSf', '--unix-socket', str(self.work / 'admin.sock'), 'http://localhost/metrics'], capture_output=True,
+                                 check=True, text=True, timeout=m.seconds(30)).stdout
+        return int(float(re.search(r'^varda_registry_received_bytes_total (\S+)', metrics, re.M)[1]))
 
     def rss_max_kib(self):
         status = pathlib.Path('/proc/%d/status' % self.process.pid).read_text()
@@ -190,17 +196,44 @@ class PushAndPull(Base):
             varda.varda('push', str(folder), '--name', 'digits', '--version', '4', '--metric', 'accuracy=0.98', *flags)
             self.assertEqual([x['value'] for x in varda.get('model', 'digits')['status']['metrics']], ['0.98'])
 
-            archive, out = self.work / 'back.tar.gz', self.work / 'back'
+            archive, out = self.work / 'back.tar', self.work / 'back'
             pull = ['--token-file', str(registry.token), *m.LOOPBACK]
             varda.varda('pull', 'digits', '-o', str(archive), *pull)
             self.assertEqual(hashlib.sha256(archive.read_bytes()).hexdigest(), model['spec']['sha256'])
             here = self.work / 'here'
             here.mkdir()
             named = varda.run(['sh', '-c', 'cd "$0" && exec "$@"', str(here), m.VARDA, 'pull', 'digits', *pull])
-            self.assertEqual(named.strip(), str(here / 'digits.tar.gz'))
+            self.assertEqual(named.strip(), str(here / 'digits.tar'))
             varda.varda('pull', 'digits', '--extract', '-o', str(out), *pull)
             names = lambda root: sorted(str(p.relative_to(root)) for p in root.rglob('*') if p.is_file() and not p.name.startswith('.varda'))
             self.assertEqual(names(out), names(folder))
+
+    def test_push_of_a_changed_file_sends_the_changes(self):
+        registry = self.registry()
+        base = random.Random(4).randbytes(40 * MIB)
+        changed = len(base) // 20
+        after = bytearray(base)
+        for i in range(2):
+            at = (2 * i + 1) * len(base) // 4
+            after[at:at + changed // 2] = random.Random(5 + i).randbytes(changed // 2)
+        after[30 * MIB:30 * MIB] = b'inserted'
+        after = bytes(after)
+        flags = ['--name', 'weights', '--registry', registry.url, '--token-file', str(registry.token)]
+        with m.Machine(self.work / 'up') as varda:
+            varda.up()
+            varda.varda('push', str(self.file(base, 'weights.bin')), *flags)
+            received = registry.received()
+            self.assertEqual(received, len(base))
+            varda.varda('push', str(self.file(after, 'weights.bin')), *flags)
+            sent = registry.received() - received
+            # the list of chunks goes down
+            listed = len(registry.curl(registry.blob(base) + '.chunks')[2])
+            print('sent %d bytes and a list of %d bytes for %d changed ones' % (sent, listed, changed), file=sys.stderr)
+            self.assertLessEqual(sent + listed, 1.1 * changed)
+            self.assertEqual(registry.curl(registry.blob(after))[2], after)
+            # nothing in common: everything goes up
+            varda.varda('push', str(self.file(base[::-1], 'weights.bin')), *flags)
+            self.assertEqual(registry.received() - received - sent, len(base))
 
     def test_killed_push_continues(self):
         registry = self.registry()
