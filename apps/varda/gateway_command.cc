@@ -2,7 +2,10 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "admin.h"
 #include "base/log.h"
@@ -19,6 +22,7 @@
 #include "net/server.h"
 #include "net/url.h"
 #include "os/file_system.h"
+#include "registry/client.h"
 #include "resolved_file.h"
 
 namespace varda::app {
@@ -40,6 +44,40 @@ constexpr std::chrono::seconds kGatewayDrain{5};
 
 Result<std::string> read(const std::string& file, const char* flag) {
   return os::read_file(os::real_file_system(), followed(file)).context(flag);
+}
+
+/// The same; nothing if the file is missing.
+Result<std::optional<std::string>> read_if_exists(const std::string& file, const char* flag) {
+  auto text = read(file, flag);
+  if (!text.ok() && text.error().code() == Code::kNotFound) return std::optional<std::string>();
+  TRY(std::string found, std::move(text));
+  return std::optional(std::move(found));
+}
+
+/// Connects the gateway to the registry of the flags. On a cluster, the files are a Secret that may
+/// not exist. Null: no registry.
+Result<std::unique_ptr<net::HttpClient>> connect_registry(const GatewayFlags& flags,
+                                                          registry::Target& target) {
+  if (flags.registry.empty()) return std::unique_ptr<net::HttpClient>();
+  TRY([[maybe_unused]] const net::Url checked,
+      net::Url::parse(flags.registry).context("--registry"));
+  net::ClientOptions reach;
+  if (!flags.registry_token.empty()) {
+    TRY(const auto token, read_if_exists(flags.registry_token, "--registry-token-file"));
+    if (!token) {
+      log::warn("no token of the registry, uploads of nodes are refused",
+                {{"file", flags.registry_token}});
+      return std::unique_ptr<net::HttpClient>();
+    }
+    target.token = trim(*token);
+  }
+  if (!flags.registry_ca.empty()) {
+    TRY(const auto ca, read_if_exists(flags.registry_ca, "--registry-ca-file"));
+    if (!ca) log::warn("no authority of the registry", {{"file", flags.registry_ca}});
+    reach.extra_ca_pem = ca.value_or("");
+  }
+  target.url = flags.registry;
+  return net::make_client(reach);
 }
 
 /// Reads the authority from files, else from the cluster.
@@ -104,23 +142,10 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   gateway::Liveness liveness(*client, {});
 
   gateway::Gateway::Options options;
-  std::unique_ptr<net::HttpClient> registry_client;
-  if (!flags.registry.empty()) {
-    TRY([[maybe_unused]] const net::Url checked,
-        net::Url::parse(flags.registry).context("--registry"));
-    options.uploads.registry.url = flags.registry;
-    options.uploads.metrics = &registry;
-    net::ClientOptions reach;
-    if (!flags.registry_token.empty()) {
-      TRY(const std::string text, read(flags.registry_token, "--registry-token-file"));
-      options.uploads.registry.token = trim(text);
-    }
-    if (!flags.registry_ca.empty()) {
-      TRY(reach.extra_ca_pem, read(flags.registry_ca, "--registry-ca-file"));
-    }
-    registry_client = net::make_client(reach);
-    options.registry = registry_client.get();
-  }
+  TRY(const std::unique_ptr<net::HttpClient> registry_client,
+      connect_registry(flags, options.uploads.registry));
+  options.registry = registry_client.get();
+  options.uploads.metrics = &registry;
   options.client = client.get();
   options.sessions = &liveness;
   options.edge_node_changed = [&liveness](const runtime::Change& change) {
@@ -197,7 +222,8 @@ void add_gateway_command(Program program) {
   command->add_option("--registry", flags->registry,
                       "URL of `varda registry` for files that nodes upload; default: none");
   command->add_option("--registry-token-file", flags->registry_token,
-                      "file with the token of --registry; default: none");
+                      "file with the token of --registry; without the file, nodes cannot upload; "
+                      "default: none");
   command->add_option("--registry-ca-file", flags->registry_ca,
                       "PEM certificates to trust for --registry, in addition to the machine's");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")

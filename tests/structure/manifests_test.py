@@ -157,7 +157,25 @@ class Manifests(unittest.TestCase):
                 if key[1] not in SYSTEM:
                     continue
                 check_restricted(self, pod)
-                self.assertEqual(pod.get('volumes', []), [], key)
+                # Only the gateway has a file, and starts without it.
+                registry = {'name': 'registry', 'secret': {'secretName': 'varda-registry', 'optional': True}}
+                self.assertEqual(pod.get('volumes', []), [registry] if key[2] == 'varda-gateway' else [], key)
+
+    def test_gateway_reaches_the_registry(self):
+        registry = by_identity(manifests.rendered(KUSTOMIZE / 'artifact-registry-volume'))
+        service = registry['Service', 'varda-registry', 'varda-registry']
+        port = service['spec']['ports'][0]['port']
+        for name, objects in self.objects.items():
+            container, = objects['Deployment', 'varda-system', 'varda-gateway']['spec']['template']['spec']['containers']
+            flags = dict(flag.partition('=')[::2] for flag in container['args'])
+            self.assertEqual(flags['--registry'], 'https://%s.%s.svc:%d' % (service['metadata']['name'], service['metadata']['namespace'], port), name)
+            mount, = container['volumeMounts']
+            for flag in ('--registry-token-file', '--registry-ca-file'):
+                self.assertEqual(str(pathlib.PurePosixPath(flags[flag]).parent), mount['mountPath'])
+            egress, = objects['NetworkPolicy', 'varda-system', 'varda-gateway']['spec']['egress']
+            self.assertEqual(egress['to'], [{'namespaceSelector': {'matchLabels': {'kubernetes.io/metadata.name': 'varda-registry'}}}])
+            pods = registry['Deployment', 'varda-registry', 'varda-registry']['spec']['template']['spec']['containers'][0]['ports']
+            self.assertIn(egress['ports'][0]['port'], [port['containerPort'] for port in pods])
 
     def test_agent_has_one_host_directory_and_no_token(self):
         for name in ('default', 'kubeedge'):
