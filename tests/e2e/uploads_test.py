@@ -1,6 +1,6 @@
 """Files of workers on their way to the registry: over a cut link and a killed agent, with the limits
 of the work list, and back as a Model that serves."""
-import hashlib, http.client, json, os, pathlib, random, shutil, signal, socket, subprocess, sys, tempfile, unittest
+import hashlib, http.client, json, os, pathlib, random, re, shutil, signal, socket, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -164,6 +164,28 @@ class StandaloneGateway(Node):
         data = random.Random(2).randbytes(MIB)
         self.assertEqual(self.put('train', 'result', data)[0], 201)
         m.wait_until('the file in the registry', lambda: self.stored(data))
+
+    def forwarded(self):
+        """Bytes of files that nodes sent through the gateway."""
+        metrics = subprocess.run(['curl', '-sSf', '--unix-socket', str(self.work / 'admin.sock'), 'http://localhost/metrics'], capture_output=True, check=True,
+                                 text=True, timeout=m.seconds(30)).stdout
+        return int(float(re.search(r'^varda_gateway_upload_bytes_total (\S+)', metrics, re.M)[1]))
+
+    def test_changes_of_an_earlier_result_go_up(self):
+        self.expect(worker('train', 30 * MIB))
+        data = random.Random(3).randbytes(20 * MIB)
+        changed = data[:7 * MIB] + random.Random(4).randbytes(MIB) + data[8 * MIB:]
+        self.assertEqual(self.put('train', 'weights-1', data)[0], 201)
+        m.wait_until('the first upload', lambda: self.artifact('train', 'weights-1').get('state') == 'Uploaded')
+        before = self.forwarded()
+        self.assertEqual(before, len(data))
+        self.kill()  # the record of the first upload outlives the agent
+        self.start()
+        m.wait_until('the socket', lambda: self.put('train', 'weights-1', None, method='HEAD')[0] == 200)
+        self.assertEqual(self.put('train', 'weights-2', changed)[0], 201)
+        m.wait_until('the changed file in the registry', lambda: self.stored(changed))
+        m.wait_until('the second upload', lambda: self.artifact('train', 'weights-2').get('state') == 'Uploaded')
+        self.assertLessEqual(self.forwarded() - before, 1.1 * MIB)
 
 
 # A worker that makes a file, hands it over with the example, and stays.
