@@ -235,6 +235,31 @@ class PushAndPull(Base):
             varda.varda('push', str(self.file(base[::-1], 'weights.bin')), *flags)
             self.assertEqual(registry.received() - received - sent, len(base))
 
+    def test_changed_directory_comes_down_by_its_changes(self):
+        registry = self.registry()
+        folder, weights = self.work / 'model', random.Random(7).randbytes(20 * MIB)
+        folder.mkdir()
+        credentials = self.work / 'credentials'
+        credentials.mkdir(0o700)
+        for name, text in (('token', TOKEN), ('hosts', '127.0.0.1')):
+            (credentials / name).write_text(text)
+        received = []
+        for i in range(2):
+            (folder / 'weights.bin').write_bytes(weights)
+            push = subprocess.run([m.VARDA, 'push', str(folder), '--name', 'w', '--no-model', '--registry', registry.url, '--token-file', str(registry.token)],
+                                  capture_output=True, text=True, check=True, timeout=m.seconds(120))
+            sha = push.stdout.strip().rsplit(':', 1)[1]
+            base = ['--base', str(self.work / 'to0')] if i else []
+            fetch = subprocess.run([m.VARDA, 'fetch', '--url', push.stdout.strip(), '--sha256', sha, '--to', str(self.work / ('to%d' % i)),
+                                    '--credentials-dir', str(credentials), *m.LOOPBACK, *base],
+                                   capture_output=True, text=True, timeout=m.seconds(120))
+            self.assertEqual(fetch.returncode, 0, fetch.stderr)
+            received.append(int(re.search(r'received=(\d+)', fetch.stderr)[1]))
+            self.assertEqual((self.work / ('to%d' % i) / 'weights.bin').read_bytes(), weights)
+            weights = weights[:5 * MIB] + random.Random(8).randbytes(MIB) + weights[6 * MIB:]
+        self.assertGreater(received[0], 20 * MIB)
+        self.assertLessEqual(received[1], 1.1 * MIB)
+
     def test_killed_push_continues(self):
         registry = self.registry()
         data = random.Random(3).randbytes(40 * MIB)
