@@ -21,6 +21,7 @@ constexpr auto kFirstPause = std::chrono::seconds(1), kLongestPause = std::chron
 // A registry reads the whole blob again before the last answer.
 constexpr std::uint64_t kVerifiedBytesPerSecond = 20 << 20;
 constexpr auto kPatience = std::chrono::seconds(60);
+constexpr std::uint64_t kDownloadPieceBytes = 1 << 20;
 
 std::string base_of(const Target& target) {
   std::string url = target.url;
@@ -59,11 +60,11 @@ bool transient(const Error& error) {
 
 class Upload {
  public:
-  Upload(net::HttpClient& http, const Target& target, os::File& file, std::uint64_t total,
+  Upload(net::HttpClient& http, const Target& target, const ReadAt& read, std::uint64_t total,
          const Sha256& digest, const UploadOptions& options)
       : http_(http),
         target_(target),
-        file_(file),
+        read_(read),
         total_(total),
         digest_(digest),
         options_(options) {}
@@ -120,20 +121,14 @@ class Upload {
                 {{"base", options_.base->hex()}, {"why", list.error().message()}});
       return ctx.check();
     }
-    TRY(parts_, find_shared_parts(ctx, file_, *list));
+    TRY(parts_, find_shared_parts(ctx, read_, total_, *list));
     return {};
   }
 
   Result<std::optional<std::uint64_t>> send(const Context& ctx, std::uint64_t offset) {
     const UploadStep step = next_step(parts_, offset, total_, options_.piece_bytes);
     net::ClientRequest put = request("PUT");
-    TRY_VOID(file_.seek(offset));
-    while (put.body.size() < step.length) {
-      TRY(const std::string bytes,
-          file_.read(static_cast<std::size_t>(step.length - put.body.size())));
-      if (bytes.empty()) return Error(Code::kCorrupt, "the file became shorter");
-      put.body += bytes;
-    }
+    TRY(put.body, read_(offset, step.length));
     if (step.length > 0 && step.length < total_)
       put.headers.add("Content-Range", "bytes " + std::to_string(offset) + "-" +
                                            std::to_string(offset + step.length - 1) + "/" +
@@ -172,7 +167,7 @@ class Upload {
 
   net::HttpClient& http_;
   const Target& target_;
-  os::File& file_;
+  const ReadAt& read_;
   const std::uint64_t total_;
   const Sha256& digest_;
   const UploadOptions& options_;
@@ -203,7 +198,22 @@ Status upload(const Context& ctx, net::HttpClient& http, const Target& target, o
               const os::Path& file, const Sha256& digest, const UploadOptions& options) {
   TRY(const auto opened, fs.open(file, os::Open::kRead));
   TRY(const std::uint64_t total, opened->size());
-  Upload work(http, target, *opened, total, digest, options);
+  const auto read = [&opened](std::uint64_t offset, std::uint64_t length) -> Result<std::string> {
+    TRY_VOID(opened->seek(offset));
+    std::string out;
+    while (out.size() < length) {
+      TRY(const std::string bytes, opened->read(static_cast<std::size_t>(length - out.size())));
+      if (bytes.empty()) return Error(Code::kCorrupt, "the file became shorter");
+      out += bytes;
+    }
+    return out;
+  };
+  return upload(ctx, http, target, read, total, digest, options);
+}
+
+Status upload(const Context& ctx, net::HttpClient& http, const Target& target, const ReadAt& read,
+              std::uint64_t total, const Sha256& digest, const UploadOptions& options) {
+  Upload work(http, target, read, total, digest, options);
   Duration pause = kFirstPause;
   for (int failures = 0;;) {
     const Status sent = work.attempt(ctx);
@@ -217,6 +227,35 @@ Status upload(const Context& ctx, net::HttpClient& http, const Target& target, o
     TRY_VOID(ctx.sleep_for(pause));
     pause = std::min<Duration>(pause * 2, kLongestPause);
   }
+}
+
+Result<std::string> download(const Context& ctx, net::HttpClient& http, const Target& target,
+                             const Sha256& digest, std::uint64_t bytes_max) {
+  std::string out;
+  for (std::optional<std::uint64_t> total; !total || out.size() < *total;) {
+    net::ClientRequest get{.method = "GET",
+                           .url = blob_url(target, digest),
+                           .headers = headers_of(target),
+                           .body = "",
+                           .max_response_bytes = kDownloadPieceBytes};
+    const std::uint64_t last = out.size() + kDownloadPieceBytes - 1;
+    get.headers.add("Range", "bytes=" + std::to_string(out.size()) + "-" + std::to_string(last));
+    TRY(const auto answer, http.call(ctx.with_timeout(kPatience), std::move(get)));
+    if (answer.status != 206) return refusal_of(answer);
+    const auto range = parse_content_range(answer.headers.find("Content-Range").value_or(""));
+    if (!range.ok() || range->first != out.size() || range->length != answer.body.size() ||
+        range->length == 0 || (total && *total != range->total))
+      return Error(Code::kUnavailable, "the registry sent another range than requested");
+    total = range->total;
+    if (*total > bytes_max)
+      return Error(Code::kExhausted, "the blob " + write_digest(digest) + " has " +
+                                         std::to_string(*total) + " bytes, more than " +
+                                         std::to_string(bytes_max));
+    out += answer.body;
+  }
+  if (Sha256::of(out) != digest)
+    return Error(Code::kCorrupt, "the bytes do not match the digest " + write_digest(digest));
+  return out;
 }
 
 Status put_version(const Context& ctx, net::HttpClient& http, const Target& target,

@@ -43,6 +43,17 @@ struct UploadOptions {
 Status upload(const Context& ctx, net::HttpClient& http, const Target& target, os::FileSystem& fs,
               const os::Path& file, const codec::Sha256& digest, const UploadOptions& options);
 
+/// The bytes [offset, offset + length) of the blob to send.
+using ReadAt = std::function<Result<std::string>(std::uint64_t offset, std::uint64_t length)>;
+/// The same for `total` bytes that `read` returns.
+Status upload(const Context& ctx, net::HttpClient& http, const Target& target, const ReadAt& read,
+              std::uint64_t total, const codec::Sha256& digest, const UploadOptions& options);
+
+/// Reads a blob into memory, in requests of at most 1 MiB, which every gateway forwards. Checks the
+/// digest. kNotFound: the registry lacks the blob. kExhausted: the blob is larger than `bytes_max`.
+Result<std::string> download(const Context& ctx, net::HttpClient& http, const Target& target,
+                             const codec::Sha256& digest, std::uint64_t bytes_max);
+
 /// Creates or replaces the document. kConflict: the blob is missing, or the version has another
 /// digest.
 Status put_version(const Context& ctx, net::HttpClient& http, const Target& target,

@@ -295,5 +295,51 @@ TEST_F(RegistryService, ClientContinuesWithWhatTheRegistryLacks) {
   EXPECT_EQ(wrong.error().code(), Code::kCorrupt);
 }
 
+TEST_F(RegistryService, ClientReadsABlobInPieces) {
+  start();
+  std::string bytes((2 << 20) + 5, '\0');
+  const auto rng = seeded_rng(4);
+  for (char& c : bytes) c = static_cast<char>(rng->below(256));
+  for (const std::string& one : {bytes, bytes.substr(0, 1 << 20), bytes.substr(0, 1)}) {
+    const Sha256 digest = Sha256::of(one);
+    const ReadAt read = [&one](std::uint64_t offset, std::uint64_t length) -> Result<std::string> {
+      return one.substr(offset, length);
+    };
+    const Status sent = upload(kForever, *http, target, read, one.size(), digest,
+                               {.piece_bytes = 1 << 20, .attempts_max = 1, .progress = {}});
+    ASSERT_TRUE(sent.ok()) << sent.error();
+    const auto got = download(kForever, *http, target, digest, one.size());
+    ASSERT_TRUE(got.ok()) << got.error();
+    EXPECT_TRUE(*got == one);
+  }
+  EXPECT_EQ(download(kForever, *http, target, Sha256::of(bytes), bytes.size() - 1).error().code(),
+            Code::kExhausted);
+  EXPECT_EQ(download(kForever, *http, target, Sha256::of("other"), 100).error().code(),
+            Code::kNotFound);
+}
+
+TEST(RegistryClient, WrongAnswersToADownloadAreRefused) {
+  struct Case {
+    int status;
+    const char* range;
+    std::string body;
+    Code code;
+  };
+  const Sha256 digest = Sha256::of("abcd");
+  for (const Case& one :
+       {Case{200, "", "abcd", Code::kInvalid}, Case{206, "", "abcd", Code::kUnavailable},
+        Case{206, "bytes 1-4/5", "abcd", Code::kUnavailable},
+        Case{206, "bytes 0-4/5", "abcd", Code::kUnavailable},
+        Case{206, "bytes 0-3/4", "abcx", Code::kCorrupt}, Case{503, "", "", Code::kUnavailable}}) {
+    const auto http = net::loopback(net::inline_handler([&one](const net::Request&) {
+      net::Response out{.status = one.status, .headers = {}, .body = one.body};
+      if (*one.range != '\0') out.headers.add("Content-Range", one.range);
+      return out;
+    }));
+    const auto got = download(kForever, *http, {.url = "", .token = ""}, digest, 100);
+    EXPECT_EQ(got.error().code(), one.code) << one.status << " " << one.range;
+  }
+}
+
 }  // namespace service_test
 }  // namespace varda::registry

@@ -95,7 +95,8 @@ Result<codec::ChunkList> download_chunk_list(const Context& ctx, net::HttpClient
   return list;
 }
 
-Result<std::vector<SharedPart>> find_shared_parts(const Context& ctx, os::File& file,
+Result<std::vector<SharedPart>> find_shared_parts(const Context& ctx, const ReadAt& read,
+                                                  std::uint64_t total,
                                                   const codec::ChunkList& base) {
   std::vector<SharedPart> parts;
   std::uint64_t at = 0;
@@ -116,11 +117,10 @@ Result<std::vector<SharedPart>> find_shared_parts(const Context& ctx, os::File& 
     drop_short_part();
     parts.push_back({.first = first, .base_first = *found, .length = chunk.bytes});
   });
-  TRY_VOID(file.seek(0));
-  while (true) {
+  for (std::uint64_t done = 0; done < total; done += kFilePieceBytes) {
     TRY_VOID(ctx.check());
-    TRY(const std::string bytes, file.read(kFilePieceBytes));
-    if (bytes.empty()) break;
+    TRY(const std::string bytes,
+        read(done, std::min<std::uint64_t>(kFilePieceBytes, total - done)));
     splitter.update(bytes);
   }
   splitter.finish();

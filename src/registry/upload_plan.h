@@ -8,7 +8,6 @@
 #include "base/result.h"
 #include "codec/chunks.h"
 #include "net/http.h"
-#include "os/file_system.h"
 #include "registry/client.h"
 
 namespace varda::registry {
@@ -27,9 +26,10 @@ Result<codec::ChunkList> download_chunk_list(const Context& ctx, net::HttpClient
                                              const Target& target, const codec::Sha256& blob,
                                              std::uint64_t piece_bytes);
 
-/// Reads the file once. The parts are in order, and do not overlap. They are as wrong as the list
-/// is.
-Result<std::vector<SharedPart>> find_shared_parts(const Context& ctx, os::File& file,
+/// Reads the `total` bytes once. The parts are in order, and do not overlap. They are as wrong as
+/// the list is.
+Result<std::vector<SharedPart>> find_shared_parts(const Context& ctx, const ReadAt& read,
+                                                  std::uint64_t total,
                                                   const codec::ChunkList& base);
 
 /// One request: `length` bytes of the file, then `copied` bytes of the base.
