@@ -3,40 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/core/registry_client.h"
 #include "base/log.h"
 #include "registry/client.h"
 
 namespace varda::agent::workers {
-namespace {
-
-/// The registry behind the API server of a node, with the node's credentials.
-class RegistryOfNode final : public net::HttpClient {
- public:
-  explicit RegistryOfNode(const kube::Client& api) : api_(api) {}
-  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
-    TRY(Answer answer, api_.exchange(ctx, std::move(request.method), std::move(request.url),
-                                     std::move(request.headers), std::move(request.body)));
-    return net::ClientResponse{.status = answer.status,
-                               .headers = std::move(answer.headers),
-                               .body = std::make_unique<Text>(std::move(answer.body))};
-  }
-
- private:
-  class Text final : public net::BodyReader {
-   public:
-    explicit Text(std::string text) : text_(std::move(text)) {}
-    Result<std::optional<std::string>> read() override {
-      if (text_.empty()) return std::optional<std::string>();
-      return std::optional(std::exchange(text_, {}));
-    }
-
-   private:
-    std::string text_;
-  };
-  const kube::Client& api_;
-};
-
-}  // namespace
 
 ArtifactSender::ArtifactSender(Options options, ArtifactStore& store, os::FileSystem& fs,
                                const kube::Client& api)
@@ -90,7 +61,7 @@ void ArtifactSender::step(const Context& ctx) {
 
 Status ArtifactSender::send(const Context& ctx, const ArtifactStore::Pending& pending,
                             bool& progressed) {
-  RegistryOfNode http(api_);
+  core::RegistryClient http(api_);
   std::uint64_t sent_bytes = 0;
   std::optional<std::uint64_t> last;
   SteadyTime report_at = clock_.now() + options_.progress_period;
