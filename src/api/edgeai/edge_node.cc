@@ -218,6 +218,8 @@ void EdgeShare::describe(Type<EdgeShare>& t) {
   t.field("nodes", &EdgeShare::nodes, "Nodes that may copy the files.")
       .items_max(512)
       .each_length(1, 253);
+  t.field("relay", &EdgeShare::relay,
+          "The node uploads the snapshot to the registry, for nodes that do not reach this node.");
   t.keep_unknown(&EdgeShare::unknown);
 }
 
@@ -246,6 +248,8 @@ void EdgeReplica::describe(Type<EdgeReplica>& t) {
   t.field("sources", &EdgeReplica::sources, "Nodes to ask, in this order.")
       .items_max(8)
       .list_map({"node"});
+  t.field("relay", &EdgeReplica::relay,
+          "The registry has the snapshot. The node asks the registry after the sources.");
   t.field("metadata", &EdgeReplica::metadata,
           "Name, format, labels and counts of the object. The agent writes them to metadata.json "
           "beside the copy.");
@@ -423,6 +427,12 @@ void EdgeShareReport::describe(Type<EdgeShareReport>& t) {
   t.field("snapshot", &R::snapshot, "Name of the shared snapshot.").length(0, 64);
   t.field("bytes", &R::bytes, "Size of all files.").format("int64");
   t.field("files", &R::files, "Number of files.").format("int64");
+  t.field("relayed", &R::relayed, "Name of the snapshot that the registry has.").length(0, 64);
+  t.field("relayReason", &R::relay_reason,
+          "Reason why the registry lacks the snapshot: Relaying, RelayMissing, RelayFull or "
+          "RelayFailed.")
+      .length(0, 128);
+  t.field("relayMessage", &R::relay_message, "Human-readable explanation.").length(0, 4096);
   t.keep_unknown(&R::unknown);
 }
 
@@ -450,6 +460,8 @@ void EdgeReplicaReport::describe(Type<EdgeReplicaReport>& t) {
       .format("int64");
   t.field("bytesTotal", &R::bytes_total, "Bytes to receive in all, if copying takes long.")
       .format("int64");
+  t.field("relay", &R::relay,
+          "The node reached no source for some time, or got the last copy through the registry.");
   t.keep_unknown(&R::unknown);
 }
 

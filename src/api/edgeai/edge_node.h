@@ -126,6 +126,7 @@ struct EdgeShare {
   std::string key;                 // as for datasets; also models.GROUP/NAMESPACE/NAME
   std::string path;                // "": this node's own copy under the key
   std::vector<std::string> nodes;  // nodes that may copy the files
+  bool relay = false;              // this node uploads the snapshot to the registry
   Json unknown;
   static void describe(Type<EdgeShare>& t);
 };
@@ -136,6 +137,7 @@ struct EdgeReplica {
   std::string uid;
   std::string snapshot;  // name of the snapshot to copy; "": not known yet
   std::vector<EdgeReplicaSource> sources;
+  bool relay = false;  // the registry has the snapshot, and is asked after the sources
   // Facts of the object, for readers of the copy: members of the object, at most 4 KiB. Null: none.
   Json metadata;
   Json unknown;
@@ -266,6 +268,10 @@ struct EdgeShareReport {
   std::string snapshot;  // name of the shared snapshot; "": none yet
   std::int64_t bytes = 0;
   std::int64_t files = 0;
+  std::string relayed;  // name of the snapshot that the registry has; "": none
+  // If another snapshot is to be relayed: Relaying, RelayMissing, RelayFull, RelayFailed.
+  std::string relay_reason;
+  std::string relay_message;
   Json unknown;
   static void describe(Type<EdgeShareReport>& t);
 };
@@ -285,6 +291,8 @@ struct EdgeReplicaReport {
   std::int64_t bytes = 0;
   std::int64_t bytes_done = 0;   // received bytes of a long copy
   std::int64_t bytes_total = 0;  // size of that copy; 0: no long copy
+  // The node reaches no source for some time, or got the last copy through the registry.
+  bool relay = false;
   Json unknown;
   static void describe(Type<EdgeReplicaReport>& t);
 };

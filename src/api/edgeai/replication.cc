@@ -37,7 +37,9 @@ void NodeReplica::describe(Type<NodeReplica>& t) {
   t.field(
        "reason", &R::reason,
        "Reason why the copy is not current: WaitingForSource, NoSource, WaitingForNode, Copying, "
-       "NodeUnreachable, SourceUnreachable, SourceChanged, DiskFull, Refused or NoIdentity.")
+       "NodeUnreachable, SourceUnreachable, SourceChanged, DiskFull, Refused, NoIdentity, "
+       "Relaying, RelayMissing, RelayFull, RelayFailed or RelayTooLarge. Relayed: the copy comes "
+       "through the registry.")
       .length(0, 128);
   t.field("message", &R::message, "Human-readable explanation.").length(0, 4096);
   t.keep_unknown(&R::unknown);
@@ -57,7 +59,7 @@ void ReplicationStatus::describe(Type<ReplicationStatus>& t) {
           "Reason why copies are missing on every node: PathForbidden, PathNotFound, TooLarge, "
           "ReadFailed, NoNodeSelected, NodeMissing, SourceUnknown, SourceRevoked, "
           "SourceNotListening, SourceUnreachable, WaitingForSource, InvalidSpec, FormatUnknown or "
-          "Unsupported.")
+          "Unsupported. A reason with Relay: copies go through the registry.")
       .length(0, 128);
   t.field("message", &S::message, "Human-readable explanation.").length(0, 4096);
   t.field("nodes", &S::nodes, "At most 64 nodes. Nodes without the current copy come first.")

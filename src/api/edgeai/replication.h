@@ -34,7 +34,7 @@ struct NodeReplica {
   std::int64_t bytes_done = 0;
   std::int64_t bytes_total = 0;
   std::string behind_since;  // RFC 3339, by the control plane's clock; "": the copy is current
-  std::string reason;        // "" only if the copy is current
+  std::string reason;        // "" only if the copy is current and came from a node
   std::string message;
   Json unknown;
   static void describe(Type<NodeReplica>& t);
@@ -48,7 +48,7 @@ struct ReplicationStatus {
   std::int64_t files = 0;
   std::int64_t wanted = 0;   // nodes that get a copy
   std::int64_t current = 0;  // nodes with the current copy
-  std::string reason;        // why copies are missing, if all nodes share the cause
+  std::string reason;        // why copies are missing, if nodes share the cause; or Relayed
   std::string message;
   // At most kNodesMax. Nodes without the current copy come first, then by name.
   std::vector<NodeReplica> nodes;
