@@ -412,8 +412,7 @@ class ControlPlaneImpl final : public ControlPlane {
     const auto handler = [this, api = api_->pool_handler(), backup](net::Request request,
                                                                     net::Responder respond) {
       if (request.path() == "/backup") return backup(std::move(request), std::move(respond));
-      if (uploads_ && gateway::Uploads::is_for(request))
-        return upload(std::move(request), std::move(respond));
+      if (gateway::Uploads::is_for(request)) return upload(std::move(request), std::move(respond));
       if (auto unready =
               apiserver::readiness(os::real_file_system(), options_.data_dir / "store.db", request))
         return respond(std::move(*unready));
@@ -477,18 +476,21 @@ class ControlPlaneImpl final : public ControlPlane {
 
   /// A file of a node that connects here. Other nodes use the gateway.
   void upload(net::Request request, net::Responder respond) {
+    if (!uploads_)
+      return respond(
+          {.status = 404, .body = "{\"error\":\"this control plane has no registry\"}\n"});
     const auto identity = authenticator_->authenticate(request);
     const auto node = identity ? identity->node() : std::nullopt;
     if (!node)
       return respond(
           {.status = identity ? 403 : 401,
            .body = "only nodes upload files here; `varda push` sends to the registry\n"});
-    const auto limit = [this, node = *node]() -> Result<std::uint64_t> {
+    const auto rights = [this, node = *node]() -> Result<gateway::BlobRights> {
       const Context ctx = Context::background().with_timeout(std::chrono::seconds(10));
       TRY(const auto edge_node, client_->find(ctx, api::EdgeNode::resource(), {"", node}));
-      return edge_node ? gateway::Uploads::limit_of(*edge_node) : 0;
+      return edge_node ? gateway::Uploads::rights_of(*edge_node) : gateway::BlobRights();
     };
-    uploads_->serve(*node, limit, std::move(request), std::move(respond));
+    uploads_->serve(*node, rights, std::move(request), std::move(respond));
   }
 
   /// Starts the gateway for further nodes, in front of the API server of this process.

@@ -210,7 +210,7 @@ class GatewayImpl final : public Gateway, Admission {
     if (caller.ok() && !edge_nodes_.view().complete()) return {};
     std::optional<Response> refused;
     if (caller.ok()) {
-      refused = uploads_->refusal(caller->node, upload_limit(caller->node), head);
+      refused = uploads_->refusal(caller->node, blob_rights(caller->node), head);
     } else {
       refused = error_response(caller.error());
     }
@@ -378,28 +378,29 @@ class GatewayImpl final : public Gateway, Admission {
 
   // ---- Files for the registry.
 
-  /// Uploads::limit_of() the node's EdgeNode. Remembers it for the version, since each piece asks.
-  std::uint64_t upload_limit(const std::string& node) EXCLUDES(upload_limits_mutex_) {
+  /// Uploads::rights_of() the node's EdgeNode. Remembers them for the version, since each piece
+  /// asks.
+  BlobRights blob_rights(const std::string& node) EXCLUDES(blob_rights_mutex_) {
     const auto edge_node = edge_nodes_.view().get(node, {"", node});
-    if (!edge_node) return 0;
+    if (!edge_node) return {};
     const std::string& version = edge_node->metadata.resource_version;
     {
-      const MutexLock lock(upload_limits_mutex_);
-      const auto known = upload_limits_.find(node);
-      if (known != upload_limits_.end() && known->second.first == version)
+      const MutexLock lock(blob_rights_mutex_);
+      const auto known = blob_rights_.find(node);
+      if (known != blob_rights_.end() && known->second.first == version)
         return known->second.second;
     }
-    const std::uint64_t limit = Uploads::limit_of(edge_node->json());
-    const MutexLock lock(upload_limits_mutex_);
-    if (upload_limits_.size() >= options_.limits.writers_max) upload_limits_.clear();
-    upload_limits_[node] = {version, limit};
-    return limit;
+    const BlobRights rights = Uploads::rights_of(edge_node->json());
+    const MutexLock lock(blob_rights_mutex_);
+    if (blob_rights_.size() >= options_.limits.writers_max) blob_rights_.clear();
+    blob_rights_[node] = {version, rights};
+    return rights;
   }
 
   void forward_upload(const std::string& node, Request request, Responder respond) {
     const auto responder = std::make_shared<Responder>(std::move(respond));
     uploads_->serve(
-        node, [this, node]() -> Result<std::uint64_t> { return upload_limit(node); },
+        node, [this, node]() -> Result<BlobRights> { return blob_rights(node); },
         std::move(request), Responder([this, responder](Response response) {
           answer(*responder, std::move(response));
         }));
@@ -805,9 +806,9 @@ class GatewayImpl final : public Gateway, Admission {
   Mirror pods_;
   Mutex written_mutex_;
   internal::Allowance written_ GUARDED_BY(written_mutex_);  // KiB, by node
-  Mutex upload_limits_mutex_;
-  std::unordered_map<std::string, std::pair<std::string, std::uint64_t>> upload_limits_
-      GUARDED_BY(upload_limits_mutex_);  // resourceVersion and limit, by node
+  Mutex blob_rights_mutex_;
+  std::unordered_map<std::string, std::pair<std::string, BlobRights>> blob_rights_
+      GUARDED_BY(blob_rights_mutex_);  // resourceVersion and rights, by node
   struct KnownLayer {
     Layer layer = Layer::kEdge;
     SteadyTime until;

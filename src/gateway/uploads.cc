@@ -44,16 +44,10 @@ std::uint64_t length_of(const Request& request) {
       .value_or(0);
 }
 
-/// True for one range of at most that length. A list of chunks arrives in pieces, too.
-bool asks_for_piece(const Request& request, std::uint64_t bytes_max) {
-  std::string_view text = request.headers.find("Range").value_or("");
-  if (!text.starts_with(kRangeUnit)) return false;
-  text.remove_prefix(kRangeUnit.size());
-  const std::size_t dash = text.find('-');
-  if (dash == std::string_view::npos) return false;
-  const auto first = parse_integer<std::uint64_t>(text.substr(0, dash)),
-             last = parse_integer<std::uint64_t>(text.substr(dash + 1));
-  return first && last && *first <= *last && *last - *first < bytes_max;
+Response wrong_method(const char* message, const char* allowed) {
+  Response out = upload_status(405, "MethodNotAllowed", message);
+  out.headers.add("Allow", allowed);
+  return out;
 }
 
 /// The size of the whole file of a PUT.
@@ -75,14 +69,22 @@ Uploads::Uploads(net::HttpClient& http, Options options)
 
 bool Uploads::is_for(const Request& request) { return request.path().starts_with(kBlobs); }
 
-std::uint64_t Uploads::limit_of(const codec::Json& edge_node) {
-  std::int64_t limit = 0;
-  for (const codec::Json& worker : edge_node.at("spec/workers").as_array())
-    limit = std::max(limit, worker["uploads"]["maxBytes"].as_integer());
-  return static_cast<std::uint64_t>(limit);
+BlobRights Uploads::rights_of(const codec::Json& edge_node) {
+  BlobRights out;
+  for (const codec::Json& worker : edge_node.at("spec/workers").as_array()) {
+    const std::int64_t limit = worker["uploads"]["maxBytes"].as_integer();
+    if (limit > 0) out.upload_bytes_max = std::max(out.upload_bytes_max, std::uint64_t(limit));
+  }
+  for (const codec::Json& share : edge_node.at("spec/shares").as_array()) {
+    if (share["relay"].as_bool())
+      out.upload_bytes_max = std::max(out.upload_bytes_max, kRelayedBytesMax);
+  }
+  for (const codec::Json& replica : edge_node.at("spec/replicas").as_array())
+    out.reads = out.reads || replica["relay"].as_bool();
+  return out;
 }
 
-std::optional<Response> Uploads::refusal(const std::string& node, std::uint64_t limit,
+std::optional<Response> Uploads::refusal(const std::string& node, const BlobRights& rights,
                                          const Request& head) const {
   const auto route = registry::parse_route(head.path());
   if (!route.ok()) return bad_upload(route.error());
@@ -90,33 +92,34 @@ std::optional<Response> Uploads::refusal(const std::string& node, std::uint64_t 
   if ((!list && route->kind != registry::Route::Kind::kBlob) || route->named ||
       !head.query().empty())
     return upload_status(404, "NotFound", "there is no such path");
-  if (list ? head.method != "GET" : head.method != "PUT" && head.method != "HEAD") {
-    Response out = upload_status(405, "MethodNotAllowed",
-                                 list ? "a node may only read a list of chunks: GET"
-                                      : "a node may only upload: PUT and HEAD");
-    out.headers.add("Allow", list ? "GET" : "PUT, HEAD");
-    return out;
-  }
-  if (limit == 0)
+  if (list && head.method != "GET")
+    return wrong_method("a node may only read a list of chunks", "GET");
+  if (!list && head.method != "PUT" && head.method != "HEAD" && head.method != "GET")
+    return wrong_method("the methods here are PUT, HEAD and GET", "PUT, HEAD, GET");
+  const bool reads_blob = !list && head.method == "GET";
+  if (reads_blob && !rights.reads)
     return upload_status(
         403, "Forbidden",
-        "node \"" + node + "\" may not upload files: no worker of its work list has uploads");
-  if (list && !asks_for_piece(head, options_.piece_bytes_max))
-    return upload_status(400, "BadRequest",
-                         "read the list in ranges of at most " +
-                             std::to_string(options_.piece_bytes_max) + " bytes");
-  if (head.method != "PUT") return std::nullopt;
+        "node \"" + node + "\" may not read files: no replica of its work list is relayed");
+  if (!reads_blob && rights.upload_bytes_max == 0)
+    return upload_status(
+        403, "Forbidden",
+        "node \"" + node +
+            "\" may not upload files: no worker of its work list has uploads, and no share is "
+            "relayed");
+  if (head.method == "GET") return range_refusal(head);
+  if (head.method == "HEAD") return std::nullopt;
   if (const auto copy = head.headers.find("Upload-Copy")) {
     const auto parsed = registry::parse_copy_source(*copy);
     if (!parsed.ok()) return bad_upload(parsed.error());
   }
   const auto total = total_of(head);
   if (!total.ok()) return bad_upload(total.error());
-  if (*total > limit)
+  if (*total > rights.upload_bytes_max)
     return upload_status(413, "RequestEntityTooLarge",
                          "the file has " + std::to_string(*total) +
                              " bytes, and the work list of node \"" + node + "\" allows " +
-                             std::to_string(limit));
+                             std::to_string(rights.upload_bytes_max));
   if (length_of(head) > options_.piece_bytes_max)
     return upload_status(413, "RequestEntityTooLarge",
                          "send the file in pieces of at most " +
@@ -125,18 +128,36 @@ std::optional<Response> Uploads::refusal(const std::string& node, std::uint64_t 
   return std::nullopt;
 }
 
-void Uploads::serve(const std::string& node, std::function<Result<std::uint64_t>()> limit,
+std::optional<Response> Uploads::range_refusal(const Request& head) const {
+  // RFC 9110, 14.1.2. Nodes read FIRST-LAST only, so that an answer fits into memory.
+  std::string_view range = head.headers.find("Range").value_or("");
+  constexpr std::string_view kUnit = "bytes=";
+  const std::size_t dash = range.find('-');
+  if (range.starts_with(kUnit) && dash != std::string_view::npos) {
+    const auto first =
+                   parse_integer<std::uint64_t>(range.substr(kUnit.size(), dash - kUnit.size())),
+               last = parse_integer<std::uint64_t>(range.substr(dash + 1));
+    if (first && last && *first <= *last && *last - *first < options_.piece_bytes_max)
+      return std::nullopt;
+  }
+  return upload_status(416, "BadRequest",
+                       "read the file in pieces of at most " +
+                           std::to_string(options_.piece_bytes_max) +
+                           " bytes, with Range: bytes=FIRST-LAST");
+}
+
+void Uploads::serve(const std::string& node, std::function<Result<BlobRights>()> rights,
                     Request request, net::Responder respond) {
   const std::size_t bytes = request.body.size() + request.target.size();
   // std::function must be copyable, and these are not. It runs once.
   const auto held =
       std::make_shared<std::pair<Request, net::Responder>>(std::move(request), std::move(respond));
-  const bool taken = pool_.submit(node, bytes, [this, node, held, limit = std::move(limit)] {
-    const auto allowed = limit();
+  const bool taken = pool_.submit(node, bytes, [this, node, held, rights = std::move(rights)] {
+    const auto allowed = rights();
     if (!allowed.ok())
       return held->second(upload_status(503, "ServiceUnavailable", allowed.error().message()));
     if (auto refused = refusal(node, *allowed, held->first)) {
-      log::info("upload of a node refused", {{"node", node}, {"status", refused->status}});
+      log::info("blob of a node refused", {{"node", node}, {"status", refused->status}});
       return held->second(std::move(*refused));
     }
     held->second(forward(held->first));

@@ -30,6 +30,21 @@ metadata: {name: edge1}
 spec:
   workers:
   - {key: default/eval, uid: u1, owner: JointInferenceService/pets}
+---
+apiVersion: edgeai.io/v1alpha1
+kind: EdgeNode
+metadata: {name: line0}
+spec:
+  shares:
+  - {key: datasets.edgeai.io/default/other, path: /data/other, nodes: [line1]}
+  - {key: datasets.edgeai.io/default/faces, path: /data/faces, nodes: [line1], relay: true}
+---
+apiVersion: edgeai.io/v1alpha1
+kind: EdgeNode
+metadata: {name: line1}
+spec:
+  replicas:
+  - {key: datasets.edgeai.io/default/faces, uid: u1, relay: true}
 )";
 
 /// Records requests and gives one answer.
@@ -149,7 +164,8 @@ TEST_F(GatewayUploads, NodeWithoutUploadsInItsWorkListGets403) {
     for (const char* method : {"PUT", "HEAD"}) EXPECT_EQ(send(node, method).status, 403) << node;
   }
   EXPECT_EQ(message(send("edge1", "PUT", "x")),
-            "node \"edge1\" may not upload files: no worker of its work list has uploads");
+            "node \"edge1\" may not upload files: no worker of its work list has uploads, and no "
+            "share is relayed");
   EXPECT_TRUE(registry_.requests().empty());
 }
 
@@ -163,7 +179,8 @@ TEST_F(GatewayUploads, FileLargerThanTheWorkListAllowsGets413) {
 }
 
 TEST_F(GatewayUploads, OtherRequestsAreRefused) {
-  EXPECT_EQ(send("edge0", "GET").status, 405);
+  EXPECT_EQ(send("edge0", "GET").status, 403);
+  EXPECT_EQ(send("edge0", "POST", "x").status, 405);
   EXPECT_EQ(send("edge0", "DELETE").status, 405);
   EXPECT_EQ(send("edge0", "HEAD", "", {}, kBlob + "?a=b").status, 404);
   EXPECT_EQ(send("edge0", "HEAD", "", {}, "/v1/blobs/sha256:ABC").status, 400);
@@ -179,13 +196,46 @@ TEST_F(GatewayUploads, RegistryThatRefusesTheGatewayLooksUnavailable) {
   EXPECT_EQ(answer.status, 503);
 }
 
+TEST_F(GatewayUploads, NodeWithARelayedShareUploads) {
+  EXPECT_EQ(send("line0", "PUT", "hello").status, 201);
+  EXPECT_EQ(send("line0", "PUT", "hello", {{"Content-Range", "bytes 0-4/268435457"}}).status, 413);
+  EXPECT_EQ(send("line0", "GET", "", {{"Range", "bytes=0-4"}}).status, 403);
+  EXPECT_EQ(registry_.requests().size(), 1u);
+}
+
+TEST_F(GatewayUploads, NodeWithARelayedReplicaReadsRanges) {
+  registry_.status = 206;
+  registry_.headers = {{"Content-Range", "bytes 3-7/9"}};
+  registry_.body = "lo wo";
+  const auto answer = send("line1", "GET", "", {{"Range", "bytes=3-7"}});
+  EXPECT_EQ(answer.status, 206);
+  EXPECT_EQ(answer.body, "lo wo");
+  EXPECT_EQ(answer.headers.find("Content-Range"), "bytes 3-7/9");
+  const auto requests = registry_.requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].method, "GET");
+  EXPECT_EQ(requests[0].headers.find("Range"), "bytes=3-7");
+  EXPECT_EQ(requests[0].headers.find("Authorization"), "Bearer secret");
+  EXPECT_EQ(send("line1", "PUT", "x").status, 403);
+}
+
+TEST_F(GatewayUploads, ReadBeyondOnePieceIsRefused) {
+  EXPECT_EQ(send("line1", "GET").status, 416);
+  for (const char* range : {"bytes=0-", "bytes=-5", "bytes=0-1048576", "bytes=5-4", "lines=0-4",
+                            "bytes=0-1,3-4", "bytes=0-99999999999999999999", "bytes"})
+    EXPECT_EQ(send("line1", "GET", "", {{"Range", range}}).status, 416) << range;
+  EXPECT_TRUE(registry_.requests().empty());
+  registry_.status = 206;
+  EXPECT_EQ(send("line1", "GET", "", {{"Range", "bytes=0-1048575"}}).status, 206);
+}
+
 TEST(Uploads, RefusalComesWithTheHeader) {
   FakeRegistry registry;
   const auto http = net::loopback(registry.handler());
   const Uploads uploads(*http, {});
   const auto status = [&](std::uint64_t limit, net::Headers headers) {
     const auto refused = uploads.refusal(
-        "edge0", limit,
+        "edge0", {.upload_bytes_max = limit},
         {.method = "PUT", .target = kBlob, .headers = std::move(headers), .body = "", .peer = {}});
     return refused ? refused->status : 0;
   };
@@ -198,17 +248,24 @@ TEST(Uploads, RefusalComesWithTheHeader) {
             0);
 }
 
-TEST(Uploads, LimitIsTheLargestOfTheWorkList) {
-  const auto limit = [](const char* spec) {
-    return Uploads::limit_of(codec::parse_json(spec).value());
+TEST(Uploads, RightsComeFromTheWorkList) {
+  const auto rights = [](const char* spec) {
+    return Uploads::rights_of(codec::parse_json(spec).value());
   };
-  EXPECT_EQ(limit("{}"), 0u);
-  EXPECT_EQ(limit(R"({"spec": {"workers": [{"key": "a/b"}]}})"), 0u);
+  const auto uploads = [](std::uint64_t bytes) { return BlobRights{.upload_bytes_max = bytes}; };
+  EXPECT_EQ(rights("{}"), uploads(0));
+  EXPECT_EQ(rights(R"({"spec": {"workers": [{"key": "a/b"}]}})"), uploads(0));
   EXPECT_EQ(
-      limit(
+      rights(
           R"({"spec": {"workers": [{"uploads": {"maxBytes": 5}}, {"uploads": {"maxBytes": 3}}]}})"),
-      5u);
-  EXPECT_EQ(limit(R"({"spec": {"workers": [{"uploads": {"maxBytes": -5}}]}})"), 0u);
+      uploads(5));
+  EXPECT_EQ(rights(R"({"spec": {"workers": [{"uploads": {"maxBytes": -5}}]}})"), uploads(0));
+  EXPECT_EQ(rights(R"({"spec": {"shares": [{"key": "a"}], "replicas": [{"key": "a"}]}})"),
+            uploads(0));
+  EXPECT_EQ(rights(R"({"spec": {"shares": [{"key": "a", "relay": true}]}})"),
+            uploads(kRelayedBytesMax));
+  EXPECT_EQ(rights(R"({"spec": {"replicas": [{"key": "a", "relay": true}]}})"),
+            (BlobRights{.reads = true}));
 }
 
 }  // namespace uploads_test
