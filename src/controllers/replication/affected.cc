@@ -85,10 +85,13 @@ bool same_for_other_nodes(const api::EdgeNode& a, const api::EdgeNode& b) {
          is_connected(a) == is_connected(b) &&
          api::is_revoked(a.metadata) == api::is_revoked(b.metadata) &&
          same_list(a.status.shares, b.status.shares,
-                   [](const auto& one) { return std::tie(one.key, one.path, one.snapshot); }) &&
+                   [](const auto& one) {
+                     return std::tie(one.key, one.path, one.snapshot, one.relayed);
+                   }) &&
          counts_of_shares(a) == counts_of_shares(b) &&
-         same_list(a.status.replicas, b.status.replicas,
-                   [](const auto& one) { return std::tie(one.key, one.uid, one.snapshot); });
+         same_list(a.status.replicas, b.status.replicas, [](const auto& one) {
+           return std::tie(one.key, one.uid, one.snapshot, one.relay);
+         });
 }
 
 bool same_spec(const meta::ObjectMeta& a, const meta::ObjectMeta& b) {

@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t kListMax = 128;   // maxItems of EdgeNode.spec.shares and replicas
 constexpr std::size_t kNodesMax = 512;  // of a share
 constexpr std::size_t kHelpersMax = 3;  // sources besides the node that has the files
+constexpr std::int64_t kRelayBytesMax = std::int64_t{16} << 30;  // of a snapshot in the registry
 // Work lists of 128 replicas stay well below the size limit of an object.
 constexpr std::size_t kMetadataBytesMax = 4096;
 
@@ -107,6 +108,25 @@ std::vector<std::string> serving_copies(const ReplicationClaim& claim,
   return out;
 }
 
+/// True if the node asks for the files through the registry.
+bool asks_for_relay(const ReplicationClaim& claim, const api::EdgeNode& node) {
+  const api::EdgeReplicaReport* report = report_of(claim, node);
+  return report != nullptr && report->relay;
+}
+
+/// True if the node with the files must upload them. Only while a connected node lacks them, so
+/// that later uploads wait for the next change.
+bool needs_relay(const ReplicationClaim& claim, const std::vector<std::string>& wanted,
+                 const ReplicationWorld& world) {
+  const api::EdgeShareReport* offer = offer_of(claim, world);
+  if (offer == nullptr || offer->snapshot.empty() || offer->bytes > kRelayBytesMax) return false;
+  return std::any_of(wanted.begin(), wanted.end(), [&](const std::string& name) {
+    const api::EdgeNode& node = *edge_node(world, name);
+    return connected(node) && asks_for_relay(claim, node) &&
+           !is_current(claim, node, offer->snapshot);
+  });
+}
+
 /// Facts for readers of the copy, with the last counts of the node with the files. Beyond the size
 /// limit, long lists are left out.
 Json metadata_for_copy(const ReplicationClaim& claim, const ReplicationWorld& world) {
@@ -164,6 +184,34 @@ std::optional<Cause> cause_at_source(const ReplicationClaim& claim, const Replic
   return std::nullopt;
 }
 
+/// Where the relay for a node without the current copy stands. Nothing: the node asks for none, or
+/// the node with the files cannot upload anything.
+std::optional<Cause> cause_in_relay(const ReplicationClaim& claim, const ReplicationWorld& world,
+                                    const api::NodeReplica& replica, const api::EdgeNode& node) {
+  const api::EdgeNode* source = edge_node(world, claim.node);
+  const api::EdgeShareReport* offer = offer_of(claim, world);
+  if (!asks_for_relay(claim, node) || source == nullptr || is_out(*source) || !connected(*source) ||
+      offer == nullptr || replica.state == api::NodeReplica::kFailed)
+    return std::nullopt;
+  const std::string why = "node " + replica.node + " does not reach node " + claim.node;
+  if (offer->bytes > kRelayBytesMax)
+    return Cause{"RelayTooLarge", why + ", and the registry relays at most " +
+                                      std::to_string(kRelayBytesMax) + " bytes; the files have " +
+                                      std::to_string(offer->bytes)};
+  if (offer->relayed == offer->snapshot)
+    return Cause{"Relayed", "through the registry, since " + why +
+                                (replica.bytes_total > 0
+                                     ? ": " + std::to_string(replica.bytes_done) + " of " +
+                                           std::to_string(replica.bytes_total) + " bytes are copied"
+                                     : "")};
+  if (offer->relay_reason.empty() || offer->relay_reason == "Relaying")
+    return Cause{"Relaying", "node " + claim.node + " uploads the files to the registry, since " +
+                                 why +
+                                 (offer->relay_message.empty() ? "" : ": " + offer->relay_message)};
+  return Cause{offer->relay_reason,
+               why + ", and the files cannot go through the registry: " + offer->relay_message};
+}
+
 /// Why a node lacks the current copy.
 Cause cause_at_node(const api::NodeReplica& replica, const api::EdgeReplicaReport* report,
                     const std::string& snapshot) {
@@ -175,6 +223,26 @@ Cause cause_at_node(const api::NodeReplica& replica, const api::EdgeReplicaRepor
   if (report != nullptr && report->state == api::EdgeReplicaReport::kFailed)
     return {"Failed", "the node reports a failure without a reason"};
   return {"WaitingForNode", "the node has not begun to copy snapshot " + snapshot.substr(0, 12)};
+}
+
+/// Without another reason, the reason of the whole says that copies go through the registry.
+void explain_relay(api::ReplicationStatus& status) {
+  if (!status.reason.empty()) return;
+  std::size_t through = 0;
+  const api::NodeReplica* waiting = nullptr;
+  for (const api::NodeReplica& node : status.nodes) {
+    if (node.reason == "Relayed") ++through;
+    if (waiting == nullptr && node.reason.starts_with("Relay") && node.reason != "Relayed")
+      waiting = &node;
+  }
+  if (waiting != nullptr) {
+    status.reason = waiting->reason;
+    status.message = waiting->message;
+  } else if (through > 0) {
+    status.reason = "Relayed";
+    status.message = std::to_string(through) + " of " + std::to_string(status.nodes.size()) +
+                     " nodes copy through the registry, since they do not reach the files";
+  }
 }
 
 }  // namespace
@@ -235,17 +303,24 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
     if (!has_files && !wants) continue;
     if (has_files) {
       if (!wanted.empty())
-        out.shares.push_back(
-            {.key = claim.key, .path = claim.path, .nodes = wanted, .unknown = {}});
+        out.shares.push_back({.key = claim.key,
+                              .path = claim.path,
+                              .nodes = wanted,
+                              .relay = needs_relay(claim, wanted, world),
+                              .unknown = {}});
       continue;
     }
     const std::string snapshot = snapshot_of(claim, world);
     const std::vector<std::string> current = serving_copies(claim, wanted, world);
     const api::EdgeNode& self = *edge_node(world, node);
+    const api::EdgeShareReport* offer = offer_of(claim, world);
+    const bool relay =
+        asks_for_relay(claim, self) && !snapshot.empty() && offer->relayed == snapshot;
     api::EdgeReplica replica{.key = claim.key,
                              .uid = claim.uid,
                              .snapshot = snapshot,
                              .sources = {},
+                             .relay = relay,
                              .metadata = metadata_for_copy(claim, world),
                              .unknown = {}};
     const bool is_behind = !is_current(claim, self, snapshot);
@@ -320,6 +395,10 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
       one.state = api::NodeReplica::kCurrent;
       one.reason.clear();
       one.message.clear();
+      if (report->relay) {
+        one.reason = "Relayed";
+        one.message = "the copy came through the registry";
+      }
       ++out.current;
       continue;
     }
@@ -335,6 +414,8 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
                "the node is not connected" + (since.empty() ? "" : " since " + since)});
     } else if (out.snapshot.empty()) {
       explain({"WaitingForSource", source ? source->message : ""});
+    } else if (auto relay = cause_in_relay(claim, world, one, node)) {
+      explain(std::move(*relay));
     } else if (no_source) {
       explain({"NoSource", source ? source->message : ""});
     } else if (one.reason.empty()) {
@@ -348,6 +429,7 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
     out.reason = source->reason;
     out.message = source->message;
   }
+  explain_relay(out);
   std::stable_sort(out.nodes.begin(), out.nodes.end(),
                    [](const api::NodeReplica& a, const api::NodeReplica& b) {
                      return a.behind_since.empty() < b.behind_since.empty();

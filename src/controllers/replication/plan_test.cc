@@ -420,5 +420,117 @@ TEST_F(Replication, ListsStayWithinTheirBounds) {
   EXPECT_EQ(replication_for("edge0", many, world_).shares.size(), 128u);
 }
 
+// ---- Relay
+
+class Relay : public Replication {
+ protected:
+  /// edge1 asks for a relay, and has the copy of `snapshot`.
+  void ask(const std::string& snapshot = "") {
+    mutable_.at("edge1")->status.replicas = {{.key = kKey,
+                                              .uid = "u",
+                                              .state = "Copying",
+                                              .reason = "SourceUnreachable",
+                                              .message = "refused",
+                                              .snapshot = snapshot,
+                                              .relay = true}};
+  }
+  api::EdgeShareReport& offered() { return mutable_.at("edge0")->status.shares.at(0); }
+  std::pair<std::string, std::string> reasons() {
+    const api::ReplicationStatus now = status();
+    EXPECT_EQ(now.message.empty(), now.reason.empty());
+    EXPECT_FALSE(now.find_node("edge1")->message.empty());
+    return {now.find_node("edge1")->reason, now.reason};
+  }
+};
+
+TEST_F(Relay, SourceUploadsOnlyWhileAConnectedNodeAsksAndLacksTheSnapshot) {
+  EXPECT_FALSE(work("edge0").shares.at(0).relay);
+  ask();
+  EXPECT_TRUE(work("edge0").shares.at(0).relay);
+  mutable_.at("edge1")->status.conditions[0].status = "Unknown";
+  EXPECT_FALSE(work("edge0").shares.at(0).relay);
+  mutable_.at("edge1")->status.conditions[0].status = "True";
+  ask("s1");
+  EXPECT_FALSE(work("edge0").shares.at(0).relay) << "the node has the snapshot";
+  offer("s2");
+  EXPECT_TRUE(work("edge0").shares.at(0).relay);
+  mutable_.at("edge1")->status.replicas[0].relay = false;
+  EXPECT_FALSE(work("edge0").shares.at(0).relay) << "the node reached a source";
+}
+
+TEST_F(Relay, ReplicaIsRelayedOnceTheRegistryHasTheSnapshot) {
+  ask();
+  EXPECT_FALSE(work("edge1").replicas.at(0).relay);
+  offered().relayed = "s0";
+  EXPECT_FALSE(work("edge1").replicas.at(0).relay);
+  offered().relayed = "s1";
+  EXPECT_TRUE(work("edge1").replicas.at(0).relay);
+  EXPECT_EQ(names(work("edge1").replicas.at(0).sources), std::vector<std::string>{"edge0"})
+      << "direct copies are tried first";
+  EXPECT_FALSE(work("edge2").replicas.at(0).relay) << "that node reaches the source";
+  mutable_.at("edge0")->status.shares.clear();
+  EXPECT_FALSE(work("edge1").replicas.at(0).relay);
+}
+
+TEST_F(Relay, SourceWithoutAddressIsRelayed) {
+  mutable_.at("edge0")->status.peer_url.clear();
+  ask();
+  EXPECT_TRUE(work("edge0").shares.at(0).relay);
+  offered().relayed = "s1";
+  EXPECT_TRUE(work("edge1").replicas.at(0).relay);
+  EXPECT_TRUE(work("edge1").replicas.at(0).sources.empty());
+}
+
+TEST_F(Relay, HugeSnapshotIsNotRelayed) {
+  ask();
+  offered().bytes = (std::int64_t{16} << 30) + 1;
+  EXPECT_FALSE(work("edge0").shares.at(0).relay);
+  EXPECT_EQ(reasons(), std::pair(std::string("RelayTooLarge"), std::string("RelayTooLarge")));
+}
+
+TEST_F(Relay, StatusNamesTheRegistry) {
+  using Reasons = std::pair<std::string, std::string>;
+  ask();
+  EXPECT_EQ(reasons(), (Reasons{"Relaying", "Relaying"}));
+  EXPECT_NE(status().message.find("edge1 does not reach node edge0"), std::string::npos);
+  offered().relay_reason = "RelayMissing";
+  offered().relay_message = "this gateway has no registry";
+  EXPECT_EQ(reasons(), (Reasons{"RelayMissing", "RelayMissing"}));
+  EXPECT_NE(status().message.find("this gateway has no registry"), std::string::npos);
+  offered().relay_reason.clear();
+  offered().relay_message.clear();
+  offered().relayed = "s1";
+  EXPECT_EQ(reasons(), (Reasons{"Relayed", "Relayed"}));
+  EXPECT_NE(status().find_node("edge1")->message.find("through the registry"), std::string::npos);
+  ask("s1");
+  EXPECT_EQ(reasons(), (Reasons{"Relayed", "Relayed"}));
+  EXPECT_EQ(status().find_node("edge1")->state, "Current");
+  EXPECT_NE(status().message.find("through the registry"), std::string::npos);
+}
+
+TEST_F(Relay, OtherProblemsOfTheNodeStayVisible) {
+  ask();
+  offered().relayed = "s1";
+  mutable_.at("edge1")->status.replicas[0].state = "Failed";
+  mutable_.at("edge1")->status.replicas[0].reason = "DiskFull";
+  EXPECT_EQ(reasons().first, "DiskFull");
+  ask();
+  mutable_.at("edge0")->status.conditions[0].status = "Unknown";
+  EXPECT_EQ(reasons(),
+            std::pair(std::string("SourceUnreachable"), std::string("SourceUnreachable")));
+}
+
+TEST_F(Relay, RelayAffectsOtherNodes) {
+  const api::EdgeNode source = *mutable_.at("edge0");
+  offered().relay_message = "1 of 7 bytes are in the registry";
+  EXPECT_TRUE(same_for_other_nodes(source, *mutable_.at("edge0"))) << "progress does not";
+  offered().relayed = "s1";
+  EXPECT_FALSE(same_for_other_nodes(source, *mutable_.at("edge0")));
+  ask();
+  api::EdgeNode before = *mutable_.at("edge1");
+  before.status.replicas[0].relay = false;
+  EXPECT_FALSE(same_for_other_nodes(before, *mutable_.at("edge1")));
+}
+
 }  // namespace replication_plan_test
 }  // namespace varda::controllers::replication

@@ -63,7 +63,8 @@ struct ReplicationWork {
 /// is the last source. Sources stay as long as they are current, even after the node has caught up.
 /// Otherwise each node's progress would change the lists of all others: writes would grow with the
 /// square of the number of nodes. For the same reason each node with a copy serves all nodes of the
-/// claim, outdated or not. A revoked node gets no work and is no source. If it had the files, the
+/// claim, outdated or not. A node that reaches no source asks for a relay in its report. Then the
+/// node with the files uploads the snapshot, and the registry is the last source. A revoked node gets no work and is no source. If it had the files, the
 /// nodes with copies continue among themselves.
 ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims,
                                 const ReplicationWorld& world);
