@@ -5,6 +5,7 @@
 
 #include "agent/core/address.h"
 #include "agent/core/core.h"
+#include "agent/core/registry_client.h"
 #include "agent/core/state_store.h"
 #include "agent/datasets/manager.h"
 #include "agent/models/manager.h"
@@ -69,7 +70,8 @@ class AgentImpl final : public Agent {
         http_(http),
         fs_(fs),
         rng_(rng),
-        credentials_(api) {}
+        credentials_(api),
+        registry_(api) {}
 
   Status start(os::ProcessRunner& processes) {
     TRY_VOID(fs_.make_directories(options_.data_directory, 0700));
@@ -166,7 +168,8 @@ class AgentImpl final : public Agent {
                         .copies = copies,
                         .records = options_.data_directory / "shares",
                         .copy_bytes_max = options_.replica_bytes_max,
-                        .url = [this] { return peers_->url(); }},
+                        .url = [this] { return peers_->url(); },
+                        .registry = &registry_},
                        fs_, tree, *shares_,
                        [this](const std::string& node) { return peers_->client_of(node); }, rng_));
     archives_ = std::make_unique<replica::Archives>(
@@ -317,6 +320,7 @@ class AgentImpl final : public Agent {
   os::FileSystem& fs_;
   Rng& rng_;
   models::SecretCredentials credentials_;
+  core::RegistryClient registry_;
   const std::unique_ptr<os::FileWatch> watch_ = os::make_file_watch();
   std::unique_ptr<core::StateStore> state_store_;
   std::string address_;

@@ -36,7 +36,14 @@ class FileStream final : public net::BodyStream {
   std::string buffer_;
 };
 
-/// Opens a file of a share, component by component, so that links inside cannot leave the share.
+Error unreachable(const Peer& peer, const Error& error) {
+  const bool cancelled = error.code() == Code::kCancelled;
+  return Error(cancelled ? Code::kCancelled : Code::kUnavailable,
+               "peer " + peer.url + ": " + error.message());
+}
+
+}  // namespace
+
 Result<std::unique_ptr<os::ReadableFile>> open_below(os::ReadableTree& tree, const os::Path& root,
                                                      std::string_view path) {
   if (path.empty()) return tree.open(root);
@@ -49,14 +56,6 @@ Result<std::unique_ptr<os::ReadableFile>> open_below(os::ReadableTree& tree, con
     path.remove_prefix(end + 1);
   }
 }
-
-Error unreachable(const Peer& peer, const Error& error) {
-  const bool cancelled = error.code() == Code::kCancelled;
-  return Error(cancelled ? Code::kCancelled : Code::kUnavailable,
-               "peer " + peer.url + ": " + error.message());
-}
-
-}  // namespace
 
 void Shares::set(std::map<std::string, Share> shares) {
   const MutexLock lock(mutex_);

@@ -27,6 +27,11 @@ namespace varda::replica {
 
 inline constexpr std::uint64_t kRangeBytesMax = 64u << 20;
 
+/// Opens a file of the share at `root`, component by component, so that links inside cannot leave
+/// the share. `path` is safe (check_path()); "": the share is the file.
+Result<std::unique_ptr<os::ReadableFile>> open_below(os::ReadableTree& tree, const os::Path& root,
+                                                     std::string_view path);
+
 /// The files that this node shares. Thread-safe.
 class Shares {
  public:

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <tuple>
 #include <utility>
 
+#include "agent/replicas/relay.h"
 #include "base/log.h"
 #include "codec/digest.h"
 
@@ -12,6 +14,7 @@ namespace {
 
 constexpr std::size_t kSnapshotsMax = 3;
 constexpr std::size_t kScanPauseFactor = 20;  // pause after a scan, in scan durations
+constexpr int kUnreachableMin = 3;            // failed attempts before the node asks for a relay
 
 std::string reason_of_share(const Error& error) {
   switch (error.code()) {
@@ -26,6 +29,22 @@ std::string reason_of_share(const Error& error) {
   }
 }
 
+std::string reason_of_relay(const Error& error) {
+  switch (error.code()) {
+    case Code::kNotFound:
+      return "RelayMissing";
+    case Code::kExhausted:
+      return "RelayFull";
+    default:
+      return "RelayFailed";
+  }
+}
+
+std::string amount(const replica::Progress& progress) {
+  return std::to_string(progress.done_bytes) + " of " + std::to_string(progress.total_bytes) +
+         " bytes";
+}
+
 }  // namespace
 
 struct Manager::Share {
@@ -38,6 +57,8 @@ struct Manager::Share {
   std::optional<SteadyTime> due;   // nothing: a replica, or busy
   std::optional<SteadyTime> full;  // when every byte was read
   int failures = 0;
+  std::optional<SteadyTime> relay_due;  // nothing: not asked for, or busy
+  int relay_failures = 0;
 };
 
 struct Manager::Replica {
@@ -45,6 +66,20 @@ struct Manager::Replica {
   api::EdgeReplicaReport report;
   std::optional<SteadyTime> due;
   int failures = 0;
+  int unreachable = 0;  // attempts in a row in which no source could be reached
+};
+
+/// The result of an attempt to copy.
+struct Manager::Attempt {
+  std::string reason;  // of a failure
+  bool asked_peers = false;
+  bool reached_peers = false;  // and needed no registry
+};
+
+struct Manager::Relaying {
+  std::string key, snapshot;
+  std::stop_source stop;
+  SteadyTime published;
 };
 
 struct Manager::Copying {
@@ -102,8 +137,16 @@ void Manager::apply_shares(const std::vector<api::EdgeShare>& specs) {
     const auto before = shares_.find(spec.key);
     if (before != shares_.end() && before->second.spec.path == spec.path)
       share = std::move(before->second);
-    const bool known = !share.spec.key.empty();
+    const bool known = !share.spec.key.empty(), relayed = share.spec.relay;
     share.spec = spec;
+    if (spec.relay && !relayed) share.relay_due = clock_.now();
+    if (!spec.relay) {
+      share.relay_due.reset();
+      share.relay_failures = 0;
+      share.report.relayed.clear();
+      share.report.relay_reason.clear();
+      share.report.relay_message.clear();
+    }
     if (known) continue;
     share.report = {
         .key = spec.key, .path = spec.path, .state = std::string(api::EdgeShareReport::kPending)};
@@ -111,6 +154,12 @@ void Manager::apply_shares(const std::vector<api::EdgeShare>& specs) {
     share.due = clock_.now();
   }
   shares_ = std::move(shares);
+  if (!relaying_) return;
+  const auto at = shares_.find(relaying_->key);
+  const bool wanted = at != shares_.end() && at->second.spec.relay &&
+                      !at->second.snapshots.empty() &&
+                      at->second.snapshots.front().first == relaying_->snapshot;
+  if (!wanted) relaying_->stop.request_stop();
 }
 
 void Manager::apply_replicas(const std::vector<api::EdgeReplica>& specs) {
@@ -128,12 +177,15 @@ void Manager::apply_replicas(const std::vector<api::EdgeReplica>& specs) {
     const auto &sources = spec.sources, &known = replica.spec.sources;
     const bool same =
         replica.spec.snapshot == spec.snapshot && replica.spec.uid == spec.uid &&
-        replica.spec.metadata == spec.metadata &&
+        replica.spec.metadata == spec.metadata && replica.spec.relay == spec.relay &&
         std::equal(sources.begin(), sources.end(), known.begin(), known.end(), same_source);
     replica.spec = spec;
     replica.report.key = spec.key;
     replica.report.uid = spec.uid;
-    if (replica.report.state.empty()) replica.report.state = api::EdgeReplicaReport::kPending;
+    if (replica.report.state.empty()) {  // new here, or the agent has restarted
+      replica.report.state = api::EdgeReplicaReport::kPending;
+      replica.report.relay = spec.relay;
+    }
     if (!same) {
       replica.due = clock_.now();
       replica.failures = 0;
@@ -178,8 +230,13 @@ void Manager::set_snapshot(Share& share, const replica::Snapshot& snapshot) {
                   .state = std::string(api::EdgeShareReport::kReady),
                   .snapshot = id,
                   .bytes = static_cast<std::int64_t>(snapshot.bytes()),
-                  .files = static_cast<std::int64_t>(snapshot.files.size())};
+                  .files = static_cast<std::int64_t>(snapshot.files.size()),
+                  .relayed = share.report.relayed,
+                  .relay_reason = share.report.relay_reason,
+                  .relay_message = share.report.relay_message};
   if (!share.snapshots.empty() && share.snapshots.front().first == id) return;
+  if (share.spec.relay) share.relay_due = clock_.now();
+  if (relaying_ && relaying_->key == share.spec.key) relaying_->stop.request_stop();
   std::erase_if(share.snapshots, [&](const auto& one) { return one.first == id; });
   share.snapshots.emplace_front(id, std::make_shared<const std::string>(std::move(text)));
   if (share.snapshots.size() > kSnapshotsMax) share.snapshots.pop_back();
@@ -327,8 +384,9 @@ void Manager::copy(const Context& ctx) {
     std::stop_source either;
     const std::stop_callback on_agent(ctx.stop_token(), [&either] { either.request_stop(); });
     const std::stop_callback on_cancel(stop, [&either] { either.request_stop(); });
-    std::string reason;
-    const Status status = bring(ctx.with_stop(either.get_token()), *spec, reason, spec->key);
+    Attempt attempt;
+    const Status status = bring(ctx.with_stop(either.get_token()), *spec, attempt);
+    const std::string& reason = attempt.reason;
     const auto seen = store_->find(spec->key);
     if (seen.ok() && *seen && (*seen)->id.hex() == spec->snapshot) put_metadata(*spec);
     const MutexLock lock(mutex_);
@@ -346,6 +404,7 @@ void Manager::copy(const Context& ctx) {
       }
       const bool current =
           !replica.spec.snapshot.empty() && replica.report.snapshot == replica.spec.snapshot;
+      if (!stop.stop_requested() && !ctx.done()) note_reach(replica, attempt, status);
       if (status.ok() || stop.stop_requested() || ctx.done()) {
         replica.report.state =
             current ? api::EdgeReplicaReport::kCurrent : api::EdgeReplicaReport::kPending;
@@ -383,9 +442,18 @@ void Manager::put_metadata(const api::EdgeReplica& spec) {
     log::warn("metadata of a replica not written", {{"key", spec.key}, {"error", written.error()}});
 }
 
-Status Manager::bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason,
-                      const std::string& key) {
-  const auto seen = store_->find(key);
+void Manager::note_reach(Replica& replica, const Attempt& attempt, const Status& status) {
+  if (attempt.reached_peers) {
+    replica.unreachable = 0;
+    replica.report.relay = false;
+  } else if (attempt.asked_peers) {
+    if (!status.ok()) ++replica.unreachable;
+    if (status.ok() || replica.unreachable >= kUnreachableMin) replica.report.relay = true;
+  }
+}
+
+Status Manager::bring(const Context& ctx, const api::EdgeReplica& spec, Attempt& attempt) {
+  const auto seen = store_->find(spec.key);
   if (spec.snapshot.empty() || (seen.ok() && *seen && (*seen)->id.hex() == spec.snapshot))
     return {};
   std::vector<replica::Peer> peers;
@@ -393,69 +461,177 @@ Status Manager::bring(const Context& ctx, const api::EdgeReplica& spec, std::str
     if (net::HttpClient* http = client_of_(source.node))
       peers.push_back({.http = http, .url = source.url});
   }
-  reason = peers.empty() && !spec.sources.empty() ? "NoIdentity" : "SourceUnreachable";
-  if (peers.empty())
+  attempt.asked_peers = true;
+  attempt.reason = peers.empty() && !spec.sources.empty() ? "NoIdentity" : "SourceUnreachable";
+  const bool relayed = spec.relay && options_.registry != nullptr;
+  if (peers.empty() && !relayed)
     return Error(Code::kUnavailable,
                  spec.sources.empty()
                      ? "no source node is known yet"
                      : "this node has no certificate for other nodes: let it join by a gateway");
   {
     const MutexLock lock(mutex_);
-    if (const auto at = replicas_.find(key); at != replicas_.end())
+    if (const auto at = replicas_.find(spec.key); at != replicas_.end())
       at->second.report.state = api::EdgeReplicaReport::kCopying;
   }
   publish_reports();
-  Result<replica::Snapshot> wanted = Error(Code::kUnavailable, "");
+  const Status status = bring_from(ctx, spec, peers, attempt);
+  if (status.ok()) return {};
+  switch (status.error().code()) {
+    case Code::kExhausted:
+      if (attempt.reason != "Refused") attempt.reason = "DiskFull";
+      break;
+    case Code::kConflict:
+    case Code::kNotFound:
+      attempt.reason = "SourceChanged";
+      break;
+    case Code::kUnavailable:
+      break;
+    default:
+      attempt.reason = "Refused";
+  }
+  return status;
+}
+
+Status Manager::bring_from(const Context& ctx, const api::EdgeReplica& spec,
+                           const std::vector<replica::Peer>& peers, Attempt& attempt) {
+  const bool relayed = spec.relay && options_.registry != nullptr;
+  Result<replica::Snapshot> wanted = Error(Code::kUnavailable, "no source node is known yet");
   for (const replica::Peer& peer : peers) {
-    wanted = replica::fetch_snapshot(ctx, peer, key, spec.snapshot, options_.limits);
+    wanted = replica::fetch_snapshot(ctx, peer, spec.key, spec.snapshot, options_.limits);
     if (wanted.ok() || ctx.done()) break;
   }
+  attempt.reached_peers = wanted.ok() || wanted.error().code() != Code::kUnavailable;
+  const bool from_registry = !attempt.reached_peers && relayed;
+  if (from_registry)
+    wanted = fetch_relayed(ctx, *options_.registry, spec.snapshot, options_.limits);
   if (!wanted.ok()) {
-    if (wanted.error().code() == Code::kNotFound) reason = "SourceChanged";
-    if (wanted.error().code() == Code::kInvalid || wanted.error().code() == Code::kExhausted)
-      reason = "Refused";
+    if (wanted.error().code() == Code::kExhausted) attempt.reason = "Refused";
     return wanted.error();
   }
   if (wanted->bytes() > options_.copy_bytes_max) {
-    reason = "Refused";
+    attempt.reason = "Refused";
     return Error(Code::kExhausted, "the share has " + std::to_string(wanted->bytes()) +
                                        " bytes; this node copies at most " +
                                        std::to_string(options_.copy_bytes_max) +
                                        " (--replica-bytes-max)");
   }
-  replica::PeerSource source(peers, key);
-  const Status status =
-      store_->bring(ctx, key, *wanted, source, [&](const replica::Progress& progress) {
-        bool updated = false;
-        {
-          const MutexLock lock(mutex_);
-          const SteadyTime now = clock_.now();
-          const auto at = replicas_.find(key);
-          if (at == replicas_.end() || !copying_ ||
-              now - copying_->published.value_or(copying_->began) < options_.progress_period)
-            return;
-          copying_->published = now;
-          at->second.report.bytes_done = static_cast<std::int64_t>(progress.done_bytes);
-          at->second.report.bytes_total = static_cast<std::int64_t>(progress.total_bytes);
-          updated = true;
-        }
-        if (updated) publish_reports();
-      });
-  if (status.ok()) return {};
-  switch (status.error().code()) {
-    case Code::kExhausted:
-      reason = "DiskFull";
-      break;
-    case Code::kConflict:
-    case Code::kNotFound:
-      reason = "SourceChanged";
-      break;
-    case Code::kUnavailable:
-      break;
-    default:
-      reason = "Refused";
-  }
+  const auto progressed = [&](const replica::Progress& progress) {
+    {
+      const MutexLock lock(mutex_);
+      const SteadyTime now = clock_.now();
+      const auto at = replicas_.find(spec.key);
+      if (at == replicas_.end() || !copying_ ||
+          now - copying_->published.value_or(copying_->began) < options_.progress_period)
+        return;
+      copying_->published = now;
+      at->second.report.bytes_done = static_cast<std::int64_t>(progress.done_bytes);
+      at->second.report.bytes_total = static_cast<std::int64_t>(progress.total_bytes);
+    }
+    publish_reports();
+  };
+  RelayedSource source(replica::PeerSource(peers, spec.key), relayed ? options_.registry : nullptr,
+                       wanted->block_bytes);
+  if (from_registry) source.skip_peers();
+  Status status = store_->bring(ctx, spec.key, *wanted, source, progressed);
+  const bool lost = !status.ok() && status.error().code() == Code::kUnavailable;
+  attempt.reached_peers = !source.skips_peers() && !lost;
   return status;
+}
+
+std::optional<SteadyTime> Manager::relay_due() const {
+  const MutexLock lock(mutex_);
+  std::optional<SteadyTime> first;
+  if (options_.registry == nullptr) return first;
+  for (const auto& [key, share] : shares_) {
+    if (share.relay_due && !share.snapshots.empty() && (!first || *share.relay_due < *first))
+      first = share.relay_due;
+  }
+  return first;
+}
+
+void Manager::relay(const Context& ctx) {
+  std::string key, id;
+  os::Path path;
+  std::shared_ptr<const std::string> encoded;
+  std::stop_token stop;
+  {
+    const MutexLock lock(mutex_);
+    const SteadyTime now = clock_.now();
+    Share* next = nullptr;
+    for (auto& [name, share] : shares_) {
+      if (share.relay_due && *share.relay_due <= now && !share.snapshots.empty() &&
+          (next == nullptr || *share.relay_due < *next->relay_due))
+        next = &share;
+    }
+    if (next == nullptr) return;
+    next->relay_due.reset();
+    key = next->spec.key;
+    path = next->path;
+    std::tie(id, encoded) = next->snapshots.front();
+    relaying_ = std::make_unique<Relaying>(
+        Relaying{.key = key, .snapshot = id, .stop = {}, .published = now});
+    stop = relaying_->stop.get_token();
+  }
+  // The agent's stop, a new work list or a new snapshot ends the upload.
+  std::stop_source either;
+  const std::stop_callback on_agent(ctx.stop_token(), [&either] { either.request_stop(); });
+  const std::stop_callback on_cancel(stop, [&either] { either.request_stop(); });
+  Status status;
+  if (const auto tree = tree_(); tree.ok()) {
+    status =
+        send_relayed(ctx.with_stop(either.get_token()), *options_.registry, **tree, path, *encoded,
+                     [this](const replica::Progress& progress) { note_relay_progress(progress); });
+  } else {
+    status = tree.error();
+  }
+  finish_relay(key, id, status);
+  publish_reports();
+}
+
+void Manager::note_relay_progress(const replica::Progress& progress) {
+  {
+    const MutexLock lock(mutex_);
+    const SteadyTime now = clock_.now();
+    const auto at = relaying_ ? shares_.find(relaying_->key) : shares_.end();
+    if (at == shares_.end() || at->second.report.relayed == relaying_->snapshot ||
+        now - relaying_->published < options_.progress_period)
+      return;
+    relaying_->published = now;
+    at->second.report.relay_reason = "Relaying";
+    at->second.report.relay_message = amount(progress) + " are in the registry";
+  }
+  publish_reports();
+}
+
+void Manager::finish_relay(const std::string& key, const std::string& snapshot,
+                           const Status& status) {
+  const MutexLock lock(mutex_);
+  const bool stopped = relaying_->stop.stop_requested();
+  relaying_.reset();
+  const auto at = shares_.find(key);
+  if (at == shares_.end() || !at->second.spec.relay) return;
+  Share& share = at->second;
+  if (status.ok()) {
+    share.relay_failures = 0;
+    share.report.relayed = snapshot;
+    share.report.relay_reason.clear();
+    share.report.relay_message.clear();
+    if (!share.relay_due) share.relay_due = clock_.now() + options_.relay_again;
+    return;
+  }
+  // After a change of the files, the next snapshot is relayed.
+  if (!stopped && status.error().code() != Code::kConflict) {
+    share.report.relay_reason = reason_of_relay(status.error());
+    share.report.relay_message = status.error().message();
+    log::warn("relay interrupted, retrying", {{"key", key}, {"error", status.error()}});
+  }
+  if (share.relay_due) return;
+  const Duration wait = std::min<Duration>(
+      options_.retry_first * (1 << std::min(share.relay_failures, 10)), options_.retry_max);
+  ++share.relay_failures;
+  share.relay_due =
+      clock_.now() + std::chrono::duration_cast<Duration>(wait * (1 + rng_.unit() / 2));
 }
 
 void Manager::publish_reports() {
@@ -500,6 +676,10 @@ std::vector<runtime::Task> Manager::tasks() {
   out.push_back({.name = "copies",
                  .due = [this] { return copy_due(); },
                  .step = [this](const Context& ctx) { copy(ctx); },
+                 .wakeup = &wakeup_});
+  out.push_back({.name = "relays",
+                 .due = [this] { return relay_due(); },
+                 .step = [this](const Context& ctx) { relay(ctx); },
                  .wakeup = &wakeup_});
   return out;
 }

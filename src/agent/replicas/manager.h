@@ -1,6 +1,7 @@
 // Manager: shares files with other nodes, and keeps copies of their files (docs/design/015).
 //
-// One thread of low priority scans shares and takes snapshots; another copies. Changes are found by
+// One thread of low priority scans shares and takes snapshots; another copies; a third uploads
+// snapshots for nodes that do not reach this node. Changes are found by
 // scanning, and slow scans run less often. Copying takes longer than a scan period, so faster
 // detection would not help.
 #pragma once
@@ -40,7 +41,11 @@ class Manager final : public core::NodeComponent {
     replica::Limits limits;
     std::uint64_t copy_bytes_max = UINT64_MAX;  // limit for one share; larger ones are refused
     std::function<std::string()> url;           // where nodes fetch the shares; empty, "": nowhere
-    const Clock* clock = nullptr;               // null: the system clock
+    /// The registry behind the node's API server; outlives the manager. Null: nothing is relayed.
+    net::HttpClient* registry = nullptr;
+    std::chrono::milliseconds relay_again{
+        std::chrono::hours(6)};    // between checks that the registry still has everything
+    const Clock* clock = nullptr;  // null: the system clock
   };
   using OpenTree = std::function<Result<std::unique_ptr<os::ReadableTree>>()>;
   /// The client that authenticates the node by its certificate; null if impossible, for example
@@ -66,6 +71,8 @@ class Manager final : public core::NodeComponent {
   struct Share;
   struct Replica;
   struct Copying;
+  struct Attempt;
+  struct Relaying;
 
   Manager(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares,
           ClientOf client_of, Rng& rng, std::unique_ptr<replica::Store> store);
@@ -76,13 +83,20 @@ class Manager final : public core::NodeComponent {
   void scan_share(const Context& ctx, const std::string& key);
   /// Shares a local replica, which has a snapshot already.
   void share_copy(const std::string& key);
-  static void set_snapshot(Share& share, const replica::Snapshot& snapshot);
+  void set_snapshot(Share& share, const replica::Snapshot& snapshot) REQUIRES(mutex_);
   /// Passes the shares to the server.
   void serve() REQUIRES(mutex_);
   std::optional<SteadyTime> scan_due() const;
   void copy(const Context& ctx);
-  Status bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason,
-               const std::string& key);
+  Status bring(const Context& ctx, const api::EdgeReplica& spec, Attempt& attempt);
+  Status bring_from(const Context& ctx, const api::EdgeReplica& spec,
+                    const std::vector<replica::Peer>& peers, Attempt& attempt);
+  /// Notes whether the sources were reachable.
+  static void note_reach(Replica& replica, const Attempt& attempt, const Status& status);
+  std::optional<SteadyTime> relay_due() const;
+  void relay(const Context& ctx);
+  void note_relay_progress(const replica::Progress& progress);
+  void finish_relay(const std::string& key, const std::string& snapshot, const Status& status);
   /// Writes the facts about the copy for readers; an error is only logged.
   void put_metadata(const api::EdgeReplica& spec);
   std::optional<SteadyTime> copy_due() const;
@@ -107,6 +121,7 @@ class Manager final : public core::NodeComponent {
   std::map<std::string, Replica> replicas_ GUARDED_BY(mutex_);
   std::set<std::string> remove_ GUARDED_BY(mutex_);          // copies no longer in the work list
   std::unique_ptr<Copying> copying_ GUARDED_BY(mutex_);      // the running copy
+  std::unique_ptr<Relaying> relaying_ GUARDED_BY(mutex_);    // the running upload
   std::optional<std::string> published_ GUARDED_BY(mutex_);  // the last report, as text
 };
 

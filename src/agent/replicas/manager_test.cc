@@ -15,6 +15,42 @@ using artifact::testing::ManualClock;
 constexpr const char* kKey = "datasets.edgeai.io/default/faces";
 const Context kForever = Context::background();
 
+/// Blobs in memory, as a registry keeps them behind the node's API server.
+class FakeRegistry {
+ public:
+  net::Handler handler() {
+    return net::inline_handler([this](const net::Request& request) { return answer(request); });
+  }
+  std::map<std::string, std::string> blobs;  // by path
+  std::size_t uploaded_bytes = 0;
+  int uploads = 0, reads = 0;
+  int refusal = 0;             // status of every answer; 0: none
+  int uploads_left = 1 << 30;  // then 503
+
+ private:
+  net::Response answer(const net::Request& request) {
+    if (refusal != 0) return {.status = refusal};
+    const std::string path(request.path());
+    const auto blob = blobs.find(path);
+    if (request.method == "PUT") {
+      if (uploads_left-- <= 0) return {.status = 503};
+      const bool right = path.ends_with(codec::Sha256::of(request.body).hex());
+      if (!right || request.headers.find("Content-Range")) return {.status = 422};
+      ++uploads;
+      uploaded_bytes += request.body.size();
+      blobs[path] = request.body;
+      return {.status = 201};
+    }
+    if (blob == blobs.end()) return {.status = 404};
+    if (request.method == "HEAD") return {.status = 200};
+    ++reads;
+    net::Response out{.status = 206, .headers = {}, .body = blob->second};
+    out.headers.add("Content-Range", "bytes 0-" + std::to_string(out.body.size() - 1) + "/" +
+                                         std::to_string(out.body.size()));
+    return out;
+  }
+};
+
 /// One node: its manager, its shares, and a link to each other node that can be cut.
 class Node {
  public:
@@ -30,6 +66,7 @@ class Node {
     Manager::Options options{.roots = {root_ / "data"},
                              .copies = root_ / "copies",
                              .records = root_ / "shares",
+                             .registry = to_registry.get(),
                              .clock = &clock_};
     options.copy_bytes_max = copy_bytes_max;
     auto opened = Manager::open(
@@ -57,7 +94,8 @@ class Node {
     links_[other.name_] = net::loopback(
         [this, &other](net::Request request, net::Responder respond) {
           ++requests;
-          if (cut) return respond({.status = 502});
+          if (cut || (files_cut && request.path().ends_with("/file")))
+            return respond({.status = 502});
           other.shares_->handler()(std::move(request), std::move(respond));
         },
         {.address = "10.0.0.1:1", .certificate_common_name = name_});
@@ -91,8 +129,9 @@ class Node {
   std::vector<api::EdgeReplicaReport> replica_summary;
   core::ListId list_reported;
   int times_reported = 0, requests = 0;
-  bool cut = false;
-  std::uint64_t copy_bytes_max = UINT64_MAX;  // effective from the next restart()
+  bool cut = false, files_cut = false;
+  std::unique_ptr<net::HttpClient> to_registry;  // effective from the next restart()
+  std::uint64_t copy_bytes_max = UINT64_MAX;     // effective from the next restart()
 
  private:
   net::HttpClient* client_of(const std::string& node) {
@@ -346,6 +385,174 @@ TEST_F(ReplicaManagerTest, ReplicaWithoutSnapshotStaysPending) {
   b_.settle();
   EXPECT_EQ(b_.replica_summary[0].state, "Pending");
   EXPECT_EQ(b_.requests, 0);
+}
+
+// ---- Relay
+
+/// A and B reach the registry, and not each other.
+class RelayTest : public ReplicaManagerTest {
+ protected:
+  void SetUp() override {
+    ReplicaManagerTest::SetUp();
+    for (Node* node : {&a_, &b_}) {
+      node->to_registry = net::loopback(registry_.handler());
+      node->restart();
+    }
+    b_.cut = true;
+    a_.write("train/1.csv", big_);
+  }
+  void share(bool relay) {
+    api::EdgeNodeSpec spec = sharing();
+    spec.shares[0].relay = relay;
+    a_.want(spec);
+    a_.settle();
+  }
+  void want(bool relay) {
+    api::EdgeNodeSpec spec = wanting(a_.share_summary.at(0).snapshot, {"edge0"});
+    spec.replicas[0].relay = relay;
+    b_.want(spec);
+    b_.settle();
+  }
+  void let_minutes_pass(Node& node, int minutes) {
+    for (int i = 0; i < 6 * minutes; ++i) {
+      clock_.advance(std::chrono::seconds(10));
+      node.settle();
+    }
+  }
+  const api::EdgeShareReport& offered() { return a_.share_summary.at(0); }
+  const api::EdgeReplicaReport& copied() { return b_.replica_summary.at(0); }
+  std::string copy() { return b_.read(copied().path + "/train/1.csv"); }
+  static std::string random_bytes(std::size_t size) {
+    std::string out(size, '\0');
+    const auto rng = seeded_rng(7);
+    for (char& c : out) c = static_cast<char>(rng->below(256));
+    return out;
+  }
+
+  std::string big_ = random_bytes((6 << 20) + 100);
+  FakeRegistry registry_;
+};
+
+TEST_F(RelayTest, SnapshotReachesTheReplicaThroughTheRegistry) {
+  share(true);
+  EXPECT_EQ(offered().relayed, offered().snapshot);
+  EXPECT_EQ(offered().relay_reason, "");
+  want(true);
+  EXPECT_EQ(copied().state, "Current") << copied().message;
+  EXPECT_TRUE(copied().relay);
+  EXPECT_TRUE(copy() == big_);
+}
+
+TEST_F(RelayTest, OnlyChangedBlocksTravelAgain) {
+  share(true);
+  want(true);
+  const std::size_t before = registry_.uploaded_bytes;
+  const int reads = registry_.reads;
+  big_.replace(3 << 20, 5, "other");
+  a_.write("train/1.csv", big_);
+  clock_.advance(std::chrono::hours(1));
+  a_.settle();
+  EXPECT_EQ(offered().relayed, offered().snapshot);
+  EXPECT_LT(registry_.uploaded_bytes - before, (1u << 20) + 2000);
+  want(true);
+  EXPECT_EQ(registry_.reads, reads + 2);  // the snapshot and one block
+  EXPECT_TRUE(copy() == big_);
+}
+
+TEST_F(RelayTest, NodeAsksForARelayAfterSeveralAttempts) {
+  share(false);
+  EXPECT_EQ(registry_.uploads, 0);
+  want(false);
+  EXPECT_FALSE(copied().relay) << "one failure may be short";
+  let_minutes_pass(b_, 1);
+  EXPECT_TRUE(copied().relay);
+  EXPECT_EQ(copied().reason, "SourceUnreachable");
+  EXPECT_EQ(registry_.reads, 0);
+}
+
+TEST_F(RelayTest, DirectCopyEndsTheWishForARelay) {
+  share(true);
+  want(true);
+  b_.cut = false;
+  a_.write("train/2.csv", "5,6\n");
+  clock_.advance(std::chrono::hours(1));
+  a_.settle();
+  const int reads = registry_.reads;
+  want(true);
+  EXPECT_EQ(copied().state, "Current") << copied().message;
+  EXPECT_FALSE(copied().relay);
+  EXPECT_EQ(registry_.reads, reads);
+}
+
+TEST_F(RelayTest, RestartedNodesContinueTheRelay) {
+  registry_.uploads_left = 5;  // the snapshot and four blocks
+  share(true);
+  EXPECT_EQ(offered().relayed, "");
+  EXPECT_EQ(offered().relay_reason, "RelayFailed");
+  registry_.uploads_left = 1 << 30;
+  a_.restart();
+  a_.settle();
+  EXPECT_EQ(offered().relayed, offered().snapshot);
+  EXPECT_LT(registry_.uploaded_bytes, big_.size() + 4000);
+  want(true);
+  b_.restart();
+  b_.settle();
+  EXPECT_TRUE(copied().relay);
+  EXPECT_EQ(copied().state, "Current");
+}
+
+TEST_F(RelayTest, MissingRegistryHasAReason) {
+  registry_.refusal = 404;
+  share(true);
+  EXPECT_EQ(offered().relay_reason, "RelayMissing");
+  EXPECT_NE(offered().relay_message, "");
+  registry_.refusal = 507;
+  let_minutes_pass(a_, 10);
+  EXPECT_EQ(offered().relay_reason, "RelayFull");
+  registry_.refusal = 0;
+  let_minutes_pass(a_, 10);
+  EXPECT_EQ(offered().relay_reason, "");
+  EXPECT_EQ(offered().relayed, offered().snapshot);
+}
+
+TEST_F(RelayTest, WithdrawnRelayUploadsNothing) {
+  share(true);
+  share(false);
+  EXPECT_EQ(offered().relayed, "");
+  const int uploads = registry_.uploads;
+  a_.write("train/2.csv", "5,6\n");
+  let_minutes_pass(a_, 60);
+  EXPECT_EQ(registry_.uploads, uploads);
+}
+
+TEST_F(RelayTest, LostBlobsAreUploadedAgain) {
+  share(true);
+  registry_.blobs.clear();
+  want(true);
+  EXPECT_EQ(copied().state, "Copying");
+  EXPECT_EQ(copied().reason, "SourceChanged");
+  clock_.advance(std::chrono::hours(7));
+  a_.settle();
+  b_.settle();
+  EXPECT_EQ(copied().state, "Current") << copied().message;
+}
+
+TEST_F(RelayTest, WrongBytesOfTheRegistryAreRefused) {
+  share(true);
+  for (auto& [path, bytes] : registry_.blobs) bytes[0] ^= 1;
+  want(true);
+  EXPECT_EQ(copied().state, "Copying");
+  EXPECT_EQ(copied().path, "");
+}
+
+TEST_F(RelayTest, RegistryTakesOverFromABrokenPeer) {
+  share(true);
+  b_.files_cut = true;  // the peer sends the snapshot, and no files
+  b_.cut = false;
+  want(true);
+  EXPECT_EQ(copied().state, "Current") << copied().message;
+  EXPECT_TRUE(copied().relay);
+  EXPECT_TRUE(copy() == big_);
 }
 
 }  // namespace manager_test
