@@ -34,6 +34,7 @@
 #include "os/file_system.h"
 #include "os/memory.h"
 #include "registry_server.h"
+#include "relayed_blobs.h"
 #include "runtime/manager.h"
 #include "session_sources.h"
 #include "store/store.h"
@@ -440,6 +441,7 @@ class ControlPlaneImpl final : public ControlPlane {
   Status start_registry() {
     auto& fs = os::real_file_system();
     TRY(const std::string token, registry_token(fs, options_.data_dir));
+    registry_client_ = net::make_client({});  // the collector of the server uses this client
     auto started =
         RegistryServer::start({.storage = {.root = options_.data_dir / "registry"},
                                .listen = options_.registry,
@@ -449,10 +451,11 @@ class ControlPlaneImpl final : public ControlPlane {
                                            .reads = registry::Service::Options::Reads::kByDigest,
                                            .threads = 4,
                                            .metrics = &registry_},
-                               .named = [this](const Context& ctx) { return named_blobs(ctx); }});
+                               .named = [this](const Context& ctx, const registry::Target& own) {
+                                 return named_blobs(ctx, own);
+                               }});
     if (!started.ok()) return std::move(started).error().context("--registry");
     registry_server_ = std::move(*started);
-    registry_client_ = net::make_client({});
     uploads_ = std::make_unique<gateway::Uploads>(*registry_client_, upload_options(token));
     return {};
   }
@@ -461,16 +464,23 @@ class ControlPlaneImpl final : public ControlPlane {
     return {.registry = {.url = registry_server_->url(), .token = token}, .metrics = &registry_};
   }
 
-  /// Every SHA-256 in an object of our kinds: Models name blobs by URL, nodes report uploads.
-  Result<std::set<codec::Sha256>> named_blobs(const Context& ctx) const {
-    std::set<codec::Sha256> out;
+  /// Every SHA-256 in an object of our kinds, and every block of a relayed snapshot. Models name
+  /// blobs by URL; nodes report uploads and snapshots.
+  Result<std::set<codec::Sha256>> named_blobs(const Context& ctx,
+                                              const registry::Target& registry) const {
+    std::set<codec::Sha256> out, snapshots;
     for (const api::Kind* kind : api::kinds()) {
+      const bool nodes = kind == &api::EdgeNode::kind();
       TRY_VOID(client_->list_pages(ctx, kind->resource, {.limit = 100},
-                                   [&out](std::size_t, const kube::List& page) {
-                                     for (const Json& object : page.items)
+                                   [&](std::size_t, const kube::List& page) {
+                                     for (const Json& object : page.items) {
                                        out.merge(digests_in(codec::write_json(object)));
+                                       if (nodes) add_relayed_snapshots(object, snapshots);
+                                     }
                                    }));
     }
+    TRY(auto blocks, blocks_of(ctx, *registry_client_, registry, snapshots));
+    out.merge(blocks);
     return out;
   }
 
@@ -555,8 +565,8 @@ class ControlPlaneImpl final : public ControlPlane {
   std::unique_ptr<hosting::CertificateIssuer> certificates_;
   std::unique_ptr<controllers::Controllers> controllers_;
   std::unique_ptr<cluster::Controllers> cluster_;
-  std::unique_ptr<RegistryServer> registry_server_;  // null: none
   std::unique_ptr<net::HttpClient> registry_client_;
+  std::unique_ptr<RegistryServer> registry_server_;  // null: none
   std::unique_ptr<gateway::Uploads>
       uploads_;  // of nodes that connect to server_; null: no registry
   std::unique_ptr<net::Server> server_;

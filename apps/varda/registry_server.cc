@@ -85,7 +85,7 @@ std::string RegistryServer::url() const {
 void RegistryServer::collect(const Context& ctx) {
   std::set<codec::Sha256> named;
   if (options_.named) {
-    auto found = options_.named(ctx);
+    auto found = options_.named(ctx, {.url = url(), .token = options_.service.token});
     if (!found.ok()) {
       if (!ctx.stopped())
         log::warn("named blobs unknown, collecting later", {{"error", found.error()}});

@@ -16,6 +16,7 @@
 #include "net/tls.h"
 #include "os/file_system.h"
 #include "registry/chunk_lists.h"
+#include "registry/client.h"
 #include "registry/service.h"
 #include "registry_storage.h"
 
@@ -31,8 +32,9 @@ class RegistryServer {
     std::optional<net::TlsServer> tls;
     registry::Service::Options service;
     /// Digests of blobs to keep, besides those that versions name. After an error, nothing is
-    /// collected. Null: no others. Runs on the collector's thread.
-    std::function<Result<std::set<codec::Sha256>>(const Context&)> named;
+    /// collected. Null: no others. Runs on the collector's thread; `own` is this registry.
+    std::function<Result<std::set<codec::Sha256>>(const Context&, const registry::Target& own)>
+        named;
   };
   /// kUnavailable: the address or the directory is in use.
   static Result<std::unique_ptr<RegistryServer>> start(Options options);

@@ -15,7 +15,7 @@ namespace {
 using net::Request;
 using net::Response;
 
-constexpr std::string_view kBlobs = "/v1/blobs/", kRangeUnit = "bytes=";
+constexpr std::string_view kBlobs = "/v1/blobs/";
 // The registry reads the whole file again before the answer to the last piece.
 constexpr std::uint64_t kVerifiedBytesPerSecond = 20u << 20;
 constexpr std::chrono::seconds kRegistryPatience{60}, kVerificationMax{3600};

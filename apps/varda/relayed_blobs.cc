@@ -1,0 +1,49 @@
+#include "relayed_blobs.h"
+
+#include <cstdint>
+
+#include "replica/snapshot.h"
+
+namespace varda::app {
+namespace {
+
+constexpr std::uint64_t kSnapshotBytesMax = 256u << 20;
+
+void add_digest(const codec::Json& text, std::set<codec::Sha256>& out) {
+  if (const auto digest = codec::Sha256::parse(text.as_string()); digest.ok()) out.insert(*digest);
+}
+
+}  // namespace
+
+void add_relayed_snapshots(const codec::Json& edge_node, std::set<codec::Sha256>& snapshots) {
+  std::set<std::string> relayed;
+  for (const codec::Json& share : edge_node.at("spec/shares").as_array()) {
+    if (share["relay"].as_bool()) relayed.insert(share["key"].as_string());
+  }
+  for (const codec::Json& share : edge_node.at("status/shares").as_array()) {
+    if (!relayed.contains(share["key"].as_string())) continue;
+    add_digest(share["snapshot"], snapshots);
+    add_digest(share["relayed"], snapshots);
+  }
+  for (const codec::Json& replica : edge_node.at("status/replicas").as_array()) {
+    if (replica["relay"].as_bool()) add_digest(replica["snapshot"], snapshots);
+  }
+}
+
+Result<std::set<codec::Sha256>> blocks_of(const Context& ctx, net::HttpClient& http,
+                                          const registry::Target& registry,
+                                          const std::set<codec::Sha256>& snapshots) {
+  std::set<codec::Sha256> out;
+  for (const codec::Sha256& id : snapshots) {
+    const auto text = registry::download(ctx, http, registry, id, kSnapshotBytesMax);
+    if (!text.ok() && text.error().code() == Code::kNotFound) continue;
+    if (!text.ok()) return text.error().context("snapshot " + id.hex());
+    const auto snapshot = replica::Snapshot::decode(*text);
+    if (!snapshot.ok()) continue;  // a node named another blob
+    for (const replica::SnapshotFile& file : snapshot->files)
+      out.insert(file.blocks.begin(), file.blocks.end());
+  }
+  return out;
+}
+
+}  // namespace varda::app
