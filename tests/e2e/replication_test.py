@@ -6,13 +6,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 
 
-class Replication(unittest.TestCase):
+class JoinedNodes(unittest.TestCase):
+    """Agents that join `varda up` through its gateway, with datasets of line0 for nodes of line a."""
+    up_nodes, up_flags = ['cloud=cloud'], []
+    peer_flags = ['--peer-listen', '127.0.0.1:0']
+
     def setUp(self):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
         self.agents = {}
         (self.work / 'data').mkdir()
-        self.varda = m.Machine(self.work / 'up', nodes=['cloud=cloud'])
-        line = self.varda.up('--gateway', '127.0.0.1:0')
+        self.varda = m.Machine(self.work / 'up', nodes=self.up_nodes)
+        line = self.varda.up('--gateway', '127.0.0.1:0', *self.up_flags)
         self.gateway = line.split('gateway ')[1].split(',')[0].strip()
         for node in ('line0', 'line1', 'line2'):
             token = self.work / ('token-' + node)
@@ -31,7 +35,7 @@ class Replication(unittest.TestCase):
 
     def start(self, node, token=None):
         command = [m.VARDA, 'agent', *m.LOOPBACK, '--node', node, '--gateway', self.gateway, '--data-dir', str(self.work / node), '--runner', 'process',
-                   '--dataset-root', str(self.work / 'data'), '--peer-listen', '127.0.0.1:0']
+                   '--dataset-root', str(self.work / 'data'), *self.peer_flags]
         if token:
             command += ['--join-token-file', str(token)]
         with open(self.work / (node + '.log'), 'ab') as log:
@@ -56,14 +60,16 @@ class Replication(unittest.TestCase):
     def replication(self, name='faces'):
         return self.varda.get('dataset', name).get('status', {}).get('replication', {})
 
-    def current(self, other_than=None):
+    def current(self, other_than=None, nodes=2):
         """Waits until every node has the current snapshot, and the snapshot differs from
         `other_than`."""
         def probe():
             status = self.replication()
-            return status if status.get('snapshot') and status['snapshot'] != other_than and status['current'] == status['wanted'] == 2 else None
+            return status if status.get('snapshot') and status['snapshot'] != other_than and status['current'] == status['wanted'] == nodes else None
         return m.wait_until('every copy current', probe)
 
+
+class Replication(JoinedNodes):
     def test_growing_file_is_replicated_to_every_node_after_a_kill(self):
         data = self.work / 'data/train.csv'
         data.write_text('a,b\n' + '1,2\n' * 300000)
@@ -93,6 +99,79 @@ class Replication(unittest.TestCase):
             status = self.replication()
             return status if status.get('reason') == 'PathForbidden' else None
         status = m.wait_until('the reason PathForbidden', refused)
+        self.assertEqual(status['current'], 0)
+
+
+class Relay(JoinedNodes):
+    """No node reaches a joined one: the URL that the agents report leads nowhere."""
+    up_nodes = ['edge0=edge']
+    peer_flags = ['--peer-listen', '127.0.0.1:0', '--peer-url', 'https://127.0.0.1:9']
+
+    def stored(self):
+        """Bytes of the registry's blobs, also of unfinished ones."""
+        return sum(f.stat().st_size for f in self.varda.dir.glob('registry/*/*') if f.is_file())
+
+    def assert_relayed(self, status, data):
+        self.assertEqual(status['reason'], 'Relayed')
+        self.assertIn('through the registry', status['message'])
+        for node in status['nodes']:
+            self.assertEqual(pathlib.Path(node['path']).read_bytes(), data.read_bytes(), node)
+            self.assertEqual(node['reason'], 'Relayed', node)
+            self.assertIn('through the registry', node['message'])
+
+    def test_copies_go_through_the_registry_after_kills(self):
+        data = self.work / 'data/big.csv'
+        block, blocks = 1 << 20, 20
+        data.write_bytes(os.urandom(blocks * block))
+        self.apply(data)
+        m.wait_until('the upload begins', lambda: self.stored() > 2 * block)
+        self.end('line0', signal.SIGKILL)
+        self.start('line0')
+        m.wait_until('line1 begins to copy', lambda: list(self.work.glob('line1/replicas/*/*/*/.new-*/part')))
+        self.end('line1', signal.SIGKILL)
+        self.start('line1')
+        first = self.current()
+        self.assert_relayed(first, data)
+        before = self.stored()
+        self.assertLess(before, (blocks + 0.2) * block, 'a block was stored twice')
+        with open(data, 'r+b') as f:  # 5 %
+            f.seek(7 * block)
+            f.write(os.urandom(block))
+        second = self.current(first['snapshot'])
+        self.assert_relayed(second, data)
+        self.assertLess(self.stored() - before, 1.1 * block, 'unchanged blocks were uploaded again')
+        self.varda.kubectl('label', 'node', 'edge0', 'line=a')  # a node without the gateway
+        self.assert_relayed(self.current(nodes=3), data)
+        # A node that can be reached again is asked first.
+        self.peer_flags = JoinedNodes.peer_flags
+        self.end('line0')
+        self.start('line0')
+        m.wait_until('line0 reports another URL', lambda: self.varda.get('edgenode', 'line0')['status']['peerUrl'] != 'https://127.0.0.1:9')
+        with open(data, 'ab') as f:
+            f.write(os.urandom(block))
+
+        def direct():
+            status = self.replication()
+            return status['snapshot'] != second['snapshot'] and status['current'] == 3 and 'reason' not in status
+        m.wait_until('the copies are direct', direct)
+        self.varda.kubectl('delete', 'dataset', 'faces')
+        m.wait_until('the copies gone', lambda: not list(self.work.glob('line*/replicas/*/*/*')))
+
+
+class RelayWithoutRegistry(JoinedNodes):
+    up_flags = ['--registry', 'off']
+    peer_flags = Relay.peer_flags
+
+    def test_missing_registry_is_the_reason(self):
+        data = self.work / 'data/train.csv'
+        data.write_text('a,b\n1,2\n')
+        self.apply(data)
+
+        def missing():
+            status = self.replication()
+            return status if status.get('reason') == 'RelayMissing' else None
+        status = m.wait_until('the reason RelayMissing', missing)
+        self.assertIn('has no registry', status['message'])
         self.assertEqual(status['current'], 0)
 
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kSnapshotsMax = 3;
 constexpr std::size_t kScanPauseFactor = 20;  // pause after a scan, in scan durations
-constexpr int kUnreachableMin = 3;            // failed attempts before the node asks for a relay
+constexpr int kUnreachableMin = 4;            // failed attempts before the node asks for a relay
 
 std::string reason_of_share(const Error& error) {
   switch (error.code()) {
@@ -235,7 +235,10 @@ void Manager::set_snapshot(Share& share, const replica::Snapshot& snapshot) {
                   .relay_reason = share.report.relay_reason,
                   .relay_message = share.report.relay_message};
   if (!share.snapshots.empty() && share.snapshots.front().first == id) return;
-  if (share.spec.relay) share.relay_due = clock_.now();
+  if (share.spec.relay) {
+    share.relay_due = clock_.now();
+    wakeup_.notify();
+  }
   if (relaying_ && relaying_->key == share.spec.key) relaying_->stop.request_stop();
   std::erase_if(share.snapshots, [&](const auto& one) { return one.first == id; });
   share.snapshots.emplace_front(id, std::make_shared<const std::string>(std::move(text)));
