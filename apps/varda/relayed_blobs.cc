@@ -8,6 +8,9 @@ namespace varda::app {
 namespace {
 
 constexpr std::uint64_t kSnapshotBytesMax = 256u << 20;
+// 16 GiB in blocks of 1 MiB, and a last block for each of 200,000 files. So a node cannot fill the
+// memory.
+constexpr std::uint64_t kBlocksMax = 250'000;
 
 void add_digest(const codec::Json& text, std::set<codec::Sha256>& out) {
   if (const auto digest = codec::Sha256::parse(text.as_string()); digest.ok()) out.insert(*digest);
@@ -38,7 +41,7 @@ Result<std::set<codec::Sha256>> blocks_of(const Context& ctx, net::HttpClient& h
     const auto text = registry::download(ctx, http, registry, id, kSnapshotBytesMax);
     if (!text.ok() && text.error().code() == Code::kNotFound) continue;
     if (!text.ok()) return text.error().context("snapshot " + id.hex());
-    const auto snapshot = replica::Snapshot::decode(*text);
+    const auto snapshot = replica::Snapshot::decode(*text, {.blocks_max = kBlocksMax});
     if (!snapshot.ok()) continue;  // a node named another blob
     for (const replica::SnapshotFile& file : snapshot->files)
       out.insert(file.blocks.begin(), file.blocks.end());

@@ -59,6 +59,10 @@ struct Manager::Share {
   int failures = 0;
   std::optional<SteadyTime> relay_due;  // nothing: not asked for, or busy
   int relay_failures = 0;
+  // Blocks that the registry has, since a time: each is asked for once in a while only. Used by
+  // the relay's thread.
+  std::shared_ptr<std::set<codec::Sha256>> stored = std::make_shared<std::set<codec::Sha256>>();
+  std::optional<SteadyTime> stored_since;
 };
 
 struct Manager::Replica {
@@ -557,6 +561,7 @@ void Manager::relay(const Context& ctx) {
   std::string key, id;
   os::Path path;
   std::shared_ptr<const std::string> encoded;
+  std::shared_ptr<std::set<codec::Sha256>> stored;
   std::stop_token stop;
   {
     const MutexLock lock(mutex_);
@@ -572,6 +577,11 @@ void Manager::relay(const Context& ctx) {
     key = next->spec.key;
     path = next->path;
     std::tie(id, encoded) = next->snapshots.front();
+    if (!next->stored_since || now - *next->stored_since >= options_.relay_again) {
+      next->stored->clear();
+      next->stored_since = now;
+    }
+    stored = next->stored;
     relaying_ = std::make_unique<Relaying>(
         Relaying{.key = key, .snapshot = id, .stop = {}, .published = now});
     stop = relaying_->stop.get_token();
@@ -582,9 +592,9 @@ void Manager::relay(const Context& ctx) {
   const std::stop_callback on_cancel(stop, [&either] { either.request_stop(); });
   Status status;
   if (const auto tree = tree_(); tree.ok()) {
-    status =
-        send_relayed(ctx.with_stop(either.get_token()), *options_.registry, **tree, path, *encoded,
-                     [this](const replica::Progress& progress) { note_relay_progress(progress); });
+    status = send_relayed(
+        ctx.with_stop(either.get_token()), *options_.registry, **tree, path, *encoded, *stored,
+        [this](const replica::Progress& progress) { note_relay_progress(progress); });
   } else {
     status = tree.error();
   }
@@ -624,7 +634,8 @@ void Manager::finish_relay(const std::string& key, const std::string& snapshot,
     return;
   }
   // After a change of the files, the next snapshot is relayed.
-  if (!stopped && status.error().code() != Code::kConflict) {
+  const Code code = status.error().code();
+  if (!stopped && code != Code::kConflict && code != Code::kCancelled) {
     share.report.relay_reason = reason_of_relay(status.error());
     share.report.relay_message = status.error().message();
     log::warn("relay interrupted, retrying", {{"key", key}, {"error", status.error()}});

@@ -23,7 +23,7 @@ class FakeRegistry {
   }
   std::map<std::string, std::string> blobs;  // by path
   std::size_t uploaded_bytes = 0;
-  int uploads = 0, reads = 0;
+  int uploads = 0, reads = 0, heads = 0;
   int refusal = 0;             // status of every answer; 0: none
   int uploads_left = 1 << 30;  // then 503
 
@@ -32,6 +32,7 @@ class FakeRegistry {
     if (refusal != 0) return {.status = refusal};
     const std::string path(request.path());
     const auto blob = blobs.find(path);
+    if (request.method == "HEAD") ++heads;
     if (request.method == "PUT") {
       if (uploads_left-- <= 0) return {.status = 503};
       const bool right = path.ends_with(codec::Sha256::of(request.body).hex());
@@ -447,13 +448,14 @@ TEST_F(RelayTest, OnlyChangedBlocksTravelAgain) {
   share(true);
   want(true);
   const std::size_t before = registry_.uploaded_bytes;
-  const int reads = registry_.reads;
+  const int reads = registry_.reads, heads = registry_.heads;
   big_.replace(3 << 20, 5, "other");
   a_.write("train/1.csv", big_);
   clock_.advance(std::chrono::hours(1));
   a_.settle();
   EXPECT_EQ(offered().relayed, offered().snapshot);
   EXPECT_LT(registry_.uploaded_bytes - before, (1u << 20) + 2000);
+  EXPECT_EQ(registry_.heads, heads + 2) << "known blocks are not asked for again";
   want(true);
   EXPECT_EQ(registry_.reads, reads + 2);  // the snapshot and one block
   EXPECT_TRUE(copy() == big_);

@@ -1,7 +1,7 @@
 #include "agent/replicas/relay.h"
 
 #include <algorithm>
-#include <set>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -35,6 +35,13 @@ Error changed(const replica::SnapshotFile& file) {
   return {Code::kConflict, file.path + ": the file has changed since the snapshot"};
 }
 
+Result<std::unique_ptr<os::ReadableFile>> open_shared(os::ReadableTree& tree, const os::Path& path,
+                                                      const replica::SnapshotFile& file) {
+  auto opened = replica::open_below(tree, path, file.path);
+  if (!opened.ok()) return changed(file);
+  return opened;
+}
+
 Result<std::string> read_block(os::ReadableFile& opened, const replica::SnapshotFile& file,
                                std::uint64_t block, std::uint64_t block_bytes) {
   std::string out(static_cast<std::size_t>(replica::length_of(block, file.size, block_bytes)),
@@ -48,20 +55,22 @@ Result<std::string> read_block(os::ReadableFile& opened, const replica::Snapshot
 
 Status send_relayed(const Context& ctx, net::HttpClient& registry, os::ReadableTree& tree,
                     const os::Path& path, const std::string& encoded,
+                    std::set<codec::Sha256>& stored,
                     const std::function<void(const replica::Progress&)>& progress) {
   TRY(const replica::Snapshot snapshot, replica::Snapshot::decode(encoded));
   TRY_VOID(send_blob(ctx, registry, encoded, codec::Sha256::of(encoded)));
   replica::Progress done{.done_bytes = 0, .total_bytes = snapshot.bytes()};
-  std::set<codec::Sha256> sent;
   for (const replica::SnapshotFile& file : snapshot.files) {
-    if (file.blocks.empty()) continue;
-    const auto opened = replica::open_below(tree, path, file.path);
-    if (!opened.ok()) return changed(file);
+    std::unique_ptr<os::ReadableFile> opened;
     for (std::uint64_t block = 0; block < file.blocks.size(); ++block) {
       TRY_VOID(ctx.check());
-      if (sent.insert(file.blocks[block]).second) {
-        TRY(const std::string bytes, read_block(**opened, file, block, snapshot.block_bytes));
+      if (!stored.contains(file.blocks[block])) {
+        if (!opened) {
+          TRY(opened, open_shared(tree, path, file));
+        }
+        TRY(const std::string bytes, read_block(*opened, file, block, snapshot.block_bytes));
         TRY_VOID(send_blob(ctx, registry, bytes, file.blocks[block]));
+        stored.insert(file.blocks[block]);
       }
       done.done_bytes += replica::length_of(block, file.size, snapshot.block_bytes);
       progress(done);

@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 
 #include "base/context.h"
+#include "codec/digest.h"
 #include "net/http.h"
 #include "os/readable_tree.h"
 #include "replica/peer.h"
@@ -18,10 +20,12 @@
 namespace varda::agent::replicas {
 
 /// Uploads the snapshot and the blocks that the registry lacks, the snapshot first: the registry's
-/// collector then knows the blocks. `encoded` is the snapshot of the files at `path`. kConflict:
-/// the files have changed. Other errors are those of registry::upload().
+/// collector then knows the blocks. `encoded` is the snapshot of the files at `path`. `stored` has
+/// the blocks that the registry is known to have, and grows. kConflict: the files have changed.
+/// Other errors are those of registry::upload().
 Status send_relayed(const Context& ctx, net::HttpClient& registry, os::ReadableTree& tree,
                     const os::Path& path, const std::string& encoded,
+                    std::set<codec::Sha256>& stored,
                     const std::function<void(const replica::Progress&)>& progress);
 
 /// kNotFound: the registry lacks the snapshot. kUnavailable: retry. kInvalid, kExhausted: from
