@@ -129,17 +129,9 @@ std::optional<Response> Uploads::refusal(const std::string& node, const BlobRigh
 }
 
 std::optional<Response> Uploads::range_refusal(const Request& head) const {
-  // RFC 9110, 14.1.2. Nodes read FIRST-LAST only, so that an answer fits into memory.
-  std::string_view range = head.headers.find("Range").value_or("");
-  constexpr std::string_view kUnit = "bytes=";
-  const std::size_t dash = range.find('-');
-  if (range.starts_with(kUnit) && dash != std::string_view::npos) {
-    const auto first =
-                   parse_integer<std::uint64_t>(range.substr(kUnit.size(), dash - kUnit.size())),
-               last = parse_integer<std::uint64_t>(range.substr(dash + 1));
-    if (first && last && *first <= *last && *last - *first < options_.piece_bytes_max)
-      return std::nullopt;
-  }
+  // An answer must fit into memory.
+  const auto range = registry::parse_range(head.headers.find("Range").value_or(""));
+  if (range.ok() && range->last - range->first < options_.piece_bytes_max) return std::nullopt;
   return upload_status(416, "BadRequest",
                        "read the file in pieces of at most " +
                            std::to_string(options_.piece_bytes_max) +

@@ -141,6 +141,19 @@ std::string write_copy_source(const CopySource& source) {
          std::to_string(source.first + source.length - 1);
 }
 
+Result<ByteRange> parse_range(std::string_view text) {
+  const Error wrong = invalid("Range must be: bytes=FIRST-LAST");
+  constexpr std::string_view kRangeUnit = "bytes=";
+  if (!text.starts_with(kRangeUnit)) return wrong;
+  text.remove_prefix(kRangeUnit.size());
+  const std::size_t dash = text.find('-');
+  if (dash == std::string_view::npos) return wrong;
+  const auto first = parse_integer<std::uint64_t>(text.substr(0, dash)),
+             last = parse_integer<std::uint64_t>(text.substr(dash + 1));
+  if (!first || !last || *first > *last) return wrong;
+  return ByteRange{.first = *first, .last = *last};
+}
+
 Result<Version> Version::from_json(const Json& json) {
   if (!json.is_object()) return invalid("the version must be a JSON object");
   if (!json.contains("digest")) return invalid("digest: required");

@@ -50,6 +50,12 @@ inline constexpr std::uint64_t kCopyBytesMax = 256 << 20;
 /// "sha256:HEX bytes 100-899". kInvalid otherwise.
 Result<CopySource> parse_copy_source(std::string_view text);
 std::string write_copy_source(const CopySource& source);
+/// The bytes [first, last].
+struct ByteRange {
+  std::uint64_t first = 0, last = 0;
+};
+/// "bytes=0-99" (RFC 9110, 14.1.2): one range with both ends. kInvalid otherwise.
+Result<ByteRange> parse_range(std::string_view text);
 
 /// The document of one version.
 struct Version {

@@ -90,6 +90,16 @@ Result<Version> version_of(const std::string& text) {
   return Version::from_json(*json);
 }
 
+TEST(RegistryRequest, RangeHasBothEnds) {
+  const auto range = parse_range("bytes=3-7");
+  ASSERT_TRUE(range.ok()) << range.error();
+  EXPECT_EQ(range->first, 3u);
+  EXPECT_EQ(range->last, 7u);
+  for (const char* text : {"", "bytes", "bytes=", "bytes=3-", "bytes=-7", "bytes=7-3", "bytes 3-7",
+                           "bytes=0-1,3-4", "bytes=0-18446744073709551616", "bytes=+0-1"})
+    EXPECT_EQ(parse_range(text).error().code(), Code::kInvalid) << text;
+}
+
 TEST(RegistryVersion, DocumentsSurviveARoundTrip) {
   const std::string digest = "\"sha256:" + kHex + "\"";
   const std::string text = "{\"digest\":" + digest +

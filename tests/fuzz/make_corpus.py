@@ -556,6 +556,10 @@ def node_reports():
     replica = {'key': copied[0], 'uid': 'faces', 'state': 'Copying', 'path': '/data/replicas/faces', 'bytesDone': 3, 'bytesTotal': 9}
     put('node_reports', 'copies', lines(status(0, '3', shares=shares), status(1, '4', replicas=[replica]), '',
                                         status(1, '4', replicas=[dict(replica, state='Current', snapshot='ab' * 32), dict(replica, key=copied[1], state='Failed', reason='DiskFull')])))
+    relayed = lambda **how: status(0, '3', shares=[dict(share, **how) for share in shares])
+    asking = dict(replica, reason='SourceUnreachable', message='refused', relay=True)
+    put('node_reports', 'relay', lines(relayed(relayReason='RelayFailed', relayMessage='x' * 4096), status(1, '4', replicas=[asking]), relayed(relayed='ab' * 32),
+                                       status(1, '4', replicas=[dict(asking, state='Current', snapshot='ab' * 32)])))
 
 
 def peers():
@@ -591,6 +595,7 @@ def registry_requests():
     seed('open', '/v1/models', 'bytes 5-/9', {'digest': digest, 'lineage': [1]})
     seed('copy', '/v1/blobs/%s/a.tar.chunks' % digest, 'bytes 0-9/20', {'digest': digest}, digest + ' bytes 10-19')
     seed('copy_all', '/v1/blobs/%s.chunks' % digest, 'bytes 0-9/20', {'digest': digest}, digest + ' bytes 0-18446744073709551614')
+    seed('read', '/v1/blobs/' + digest, 'bytes=5-9', {'digest': digest})
 
 
 def bucket_answers():

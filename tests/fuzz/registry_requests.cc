@@ -1,7 +1,8 @@
 // Requests to the registry: no path leaves the directory, a range lies within its total, and a
 // version that was written reads the same.
 //
-// Input: a path, a Content-Range, a digest, an Upload-Copy, one per line; then a version document.
+// Input: a path, a Content-Range or Range, a digest, an Upload-Copy, one per line; then a version
+// document.
 #include <string>
 
 #include "base/check.h"
@@ -31,7 +32,10 @@ void check_route(const registry::Route& route) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   if (const auto route = registry::parse_route(input.line()); route.ok()) check_route(*route);
-  if (const auto range = registry::parse_content_range(input.line()); range.ok()) {
+  const std::string span(input.line());
+  if (const auto range = registry::parse_range(span); range.ok())
+    CHECK(range->first <= range->last);
+  if (const auto range = registry::parse_content_range(span); range.ok()) {
     CHECK(range->length > 0 && range->first < range->total);
     CHECK(range->length <= range->total - range->first);
   }
