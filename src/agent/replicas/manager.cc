@@ -8,13 +8,15 @@
 #include "agent/replicas/relay.h"
 #include "base/log.h"
 #include "codec/digest.h"
+#include "codec/text.h"
 
 namespace varda::agent::replicas {
 namespace {
 
 constexpr std::size_t kSnapshotsMax = 3;
-constexpr std::size_t kScanPauseFactor = 20;  // pause after a scan, in scan durations
-constexpr int kUnreachableMin = 4;            // failed attempts before the node asks for a relay
+constexpr std::size_t kScanPauseFactor = 20;    // pause after a scan, in scan durations
+constexpr std::size_t kMessageBytesMax = 2048;  // a registry may answer with a long text
+constexpr int kUnreachableMin = 4;              // failed attempts before the node asks for a relay
 
 std::string reason_of_share(const Error& error) {
   switch (error.code()) {
@@ -423,7 +425,7 @@ void Manager::copy(const Context& ctx) {
                                    ? api::EdgeReplicaReport::kFailed
                                    : api::EdgeReplicaReport::kCopying;
         replica.report.reason = reason;
-        replica.report.message = status.error().message();
+        replica.report.message = codec::clipped(status.error().message(), kMessageBytesMax);
         const Duration wait = std::min<Duration>(
             options_.retry_first * (1 << std::min(replica.failures, 10)), options_.retry_max);
         ++replica.failures;
@@ -637,7 +639,7 @@ void Manager::finish_relay(const std::string& key, const std::string& snapshot,
   const Code code = status.error().code();
   if (!stopped && code != Code::kConflict && code != Code::kCancelled) {
     share.report.relay_reason = reason_of_relay(status.error());
-    share.report.relay_message = status.error().message();
+    share.report.relay_message = codec::clipped(status.error().message(), kMessageBytesMax);
     log::warn("relay interrupted, retrying", {{"key", key}, {"error", status.error()}});
   }
   if (share.relay_due) return;

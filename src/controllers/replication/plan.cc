@@ -4,15 +4,17 @@
 #include <utility>
 
 #include "api/edgeai/revocation.h"
+#include "codec/text.h"
 #include "controllers/replication/replication.h"
 #include "net/url.h"
 
 namespace varda::controllers::replication {
 namespace {
 
-constexpr std::size_t kListMax = 128;   // maxItems of EdgeNode.spec.shares and replicas
-constexpr std::size_t kNodesMax = 512;  // of a share
-constexpr std::size_t kHelpersMax = 3;  // sources besides the node that has the files
+constexpr std::size_t kListMax = 128;           // maxItems of EdgeNode.spec.shares and replicas
+constexpr std::size_t kNodesMax = 512;          // of a share
+constexpr std::size_t kHelpersMax = 3;          // sources besides the node that has the files
+constexpr std::size_t kMessageBytesMax = 4096;  // of a status
 constexpr std::int64_t kRelayBytesMax = std::int64_t{16} << 30;  // of a snapshot in the registry
 // Work lists of 128 replicas stay well below the size limit of an object.
 constexpr std::size_t kMetadataBytesMax = 4096;
@@ -404,7 +406,7 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
     }
     const auto explain = [&](Cause cause) {
       one.reason = std::move(cause.reason);
-      one.message = std::move(cause.message);
+      one.message = codec::clipped(cause.message, kMessageBytesMax);
     };
     if (one.state == api::NodeReplica::kCurrent) one.state = api::NodeReplica::kPending;
     if (!connected(node)) {

@@ -520,6 +520,14 @@ TEST_F(Relay, OtherProblemsOfTheNodeStayVisible) {
             std::pair(std::string("SourceUnreachable"), std::string("SourceUnreachable")));
 }
 
+TEST_F(Relay, LongMessageIsCut) {
+  ask();
+  offered().relay_reason = "RelayFailed";
+  offered().relay_message = std::string(4096, 'x');
+  EXPECT_EQ(status().find_node("edge1")->message.size(), 4096u);
+  EXPECT_EQ(status().message.size(), 4096u);
+}
+
 TEST_F(Relay, RelayAffectsOtherNodes) {
   const api::EdgeNode source = *mutable_.at("edge0");
   offered().relay_message = "1 of 7 bytes are in the registry";
