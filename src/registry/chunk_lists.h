@@ -6,7 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "base/mutex.h"
 #include "net/http.h"

@@ -1,13 +1,17 @@
 // Uploads of changed files: what goes up, what the registry copies, and what happens if it cannot.
+#include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
+#include <optional>
 
+#include "base/check.h"
 #include "base/rng.h"
+#include "codec/chunks.h"
 #include "net/client.h"
 #include "net/server.h"
 #include "os/testing/memory_file_system.h"
-#include "registry/blob_reader.h"
 #include "registry/bucket_store.h"
+#include "registry/chunk_lists.h"
 #include "registry/client.h"
 #include "registry/directory_store.h"
 #include "registry/service.h"
@@ -90,14 +94,14 @@ class RegistryDelta : public ::testing::Test {
     server = net::Server::create(service->server_options(), service->handler()).value();
     target = {.url = "http://" + server->address(), .token = ""};
   }
-  Status push(const std::string& bytes, std::optional<Sha256> base, int attempts = 1) {
+  Status push(const std::string& bytes, std::optional<Sha256> from) {
     TRY_VOID(os::write_file_atomically(desk, "/desk/file", bytes));
     wire.sent = wire.puts = 0;
     return upload(kForever, wire, target, desk, "/desk/file", Sha256::of(bytes),
                   {.piece_bytes = 1 << 20,
-                   .attempts_max = attempts,
+                   .attempts_max = 1,
                    .progress = [&](const UploadProgress& now) { progress = now; },
-                   .base = base});
+                   .base = from});
   }
   std::string stored(const std::string& bytes) {
     return wire
@@ -373,7 +377,9 @@ TEST(UploadPlan, StepsSendEveryByteOnce) {
       ASSERT_GE(step.length, 1u);
       ASSERT_LE(step.length, 100u);
       offset += step.length;
-      if (step.copied > 0) ASSERT_EQ(step.copy_first, offset + 7);
+      if (step.copied > 0) {
+        ASSERT_EQ(step.copy_first, offset + 7);
+      }
       offset += step.copied;
       ASSERT_LE(offset, total);
     }

@@ -1,9 +1,13 @@
 #include "registry/upload_plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
+
+#include "registry/request.h"
 
 namespace varda::registry {
 namespace {
