@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the container images of this version from the release build, as OCI archives:
-# build/images/{varda,varda-serve,varda-train}-VERSION.oci.tar. `ctr images import` and `podman load` read them.
+# build/images/{varda,varda-serve,varda-train}-VERSION.oci.tar. `ctr images import` and `podman load`
+# read them.
 #
 #   scripts/images.sh                 all images, with buildah (FROM scratch)
 #   scripts/images.sh root NAME DIR   only the contents of the image NAME, as a directory tree;
