@@ -281,7 +281,7 @@ class Observer {
 
   /// Keeps the condition False. True once it is False for kResultPatience.
   bool await(const char* type, const char* reason, const std::string& message) {
-    if (lost_) {
+    if (lost_ || report_.cut) {
       erase(type);
       return false;
     }

@@ -135,6 +135,7 @@ WorkerReport read_report(const api::EdgeNode* node, std::string_view key, std::s
   });
   if (found == workers.end()) return out;
   const Json& report = found->report;
+  out.cut = report.contains("cut");
   const Json& progress = report["progress"];
   const Json& data = progress["data"];
   const std::string& phase = progress["phase"].as_string();

@@ -48,6 +48,7 @@ struct WorkerReport {
   std::vector<api::TrainingEpoch> history;
   std::optional<ReportedResult> result;
   std::optional<ReportedError> error;
+  bool cut = false;  // the node left parts of the report out, because of its size
 };
 
 /// The report of the worker `key` with this uid. Empty members: nothing was reported.
