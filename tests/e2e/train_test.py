@@ -1,5 +1,5 @@
 """varda-train on a desk: a table is trained, kills do not change the result, wrong input is named."""
-import json, os, pathlib, random, re, shutil, signal, struct, subprocess, sys, tempfile, time, unittest
+import json, os, pathlib, random, re, shutil, signal, struct, subprocess, sys, tarfile, tempfile, time, unittest
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1] / 'support')]
 import machine as m  # noqa: E402
@@ -119,7 +119,7 @@ class Train(unittest.TestCase):
         self.assertEqual((killed / 'model.onnx').read_bytes(), (whole / 'model.onnx').read_bytes())
 
     def test_stopped_run_writes_a_checkpoint_and_continues(self):
-        flags = ('--epochs', '100', '--batch-size', '1', '--checkpoint-every', '1h')
+        flags = ('--epochs', '1000', '--batch-size', '1', '--checkpoint-every', '1h')
         out = self.work / 'out'
         for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
             with open(self.work / 'log', 'w') as log:
@@ -216,11 +216,13 @@ class OnANode(uploads_test.Node):
         self.expect(uploads_test.worker('train', 10 * uploads_test.MIB))
         token = self.data / 'workers/default/train/token'
         m.wait_until('a token', token.read_text)
-        model, data, out = self.work / 'shapes.onnx', self.work / 'train.csv', self.work / 'out'
-        model.write_bytes(mlp(4, 16, 3))
+        model, data, out = self.work / 'shapes/3', self.work / 'train.csv', self.work / 'out'
+        model.mkdir(parents=True)
+        (model / 'model.onnx').write_bytes(mlp(4, 16, 3))
+        (model / 'model.yaml').write_text('postprocess: {softmax: {input: scores}}\n')
         table(data, 600)
         environment = {**os.environ, 'BASE_MODEL_URL': str(model), 'TRAIN_DATASET_URL': str(data), 'TRAIN_DATASET_FORMAT': 'csv', 'MODEL_URL': str(out),
-                       'PARAMETERS': json.dumps({'epochs': 30, 'batchSize': 2, 'threads': 1, 'optimizer': {'learningRate': 0.1}}),
+                       'PARAMETERS': json.dumps({'epochs': 100, 'batchSize': 2, 'threads': 1, 'optimizer': {'learningRate': 0.1}}),
                        'TRAINING': json.dumps({'holdOut': 0.2, 'checkpointSeconds': 1, 'version': '5'}),
                        'VARDA_WORKER_SOCKET': str(self.data / 'worker/worker.sock'), 'VARDA_WORKER_TOKEN_FILE': str(token)}
 
@@ -244,7 +246,10 @@ class OnANode(uploads_test.Node):
             process.kill()
             process.wait()
         m.wait_until('the file is in the registry', lambda: self.artifact('train', 'model-5').get('state') == 'Uploaded')
-        self.assertTrue(self.stored((out / 'model.onnx').read_bytes()))
+        self.assertTrue(self.stored((out / 'model.tar.gz').read_bytes()))
+        with tarfile.open(out / 'model.tar.gz') as archive:
+            self.assertEqual(archive.extractfile('model.onnx').read(), (out / 'model.onnx').read_bytes())
+            self.assertEqual(archive.extractfile('model.yaml').read(), (model / 'model.yaml').read_bytes())
         report = self.varda.get('edgenode', 'line7')['status']['workers'][0]['report']
         self.assertGreater(report['results']['final']['data']['metrics']['accuracy'], 0.9)
         self.assertEqual(start().wait(timeout=m.seconds(120)), 0)  # again: only hands over
