@@ -7,6 +7,7 @@
 
 #include "codec/json.h"
 #include "codec/yaml.h"
+#include "onnx/external.h"
 #include "serving/config.h"
 #include "serving/layout.h"
 
@@ -72,6 +73,23 @@ Result<codec::Sha256> digest_of_file(os::FileSystem& fs, const os::Path& file) {
   }
 }
 
+namespace {
+
+Result<std::string> read_range(os::FileSystem& fs, const os::Path& file, std::uint64_t offset,
+                               std::uint64_t count) {
+  TRY(const auto source, fs.open(file, os::Open::kRead).context(file.string()));
+  TRY_VOID(source->seek(offset));
+  std::string out;
+  while (out.size() < count) {
+    TRY(const std::string bytes, source->read(static_cast<std::size_t>(count - out.size())));
+    if (bytes.empty()) return Error(Code::kInvalid, file.string() + " is too short");
+    out += bytes;
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<ModelSource> read_model(os::FileSystem& fs, const os::Path& path) {
   const os::Path real = followed(path);
   TRY(const std::optional<os::FileInfo> info, fs.stat(real));
@@ -82,7 +100,12 @@ Result<ModelSource> read_model(os::FileSystem& fs, const os::Path& path) {
   } else {
     out.file = real;
   }
-  TRY(out.bytes, read_regular(fs, followed(out.file), kModelBytesMax));
+  TRY(const std::string bytes, read_regular(fs, followed(out.file), kModelBytesMax));
+  // Values in other files come into the result, because a trained file must be whole.
+  TRY(out.bytes, onnx::embed_external(bytes, [&](const std::string& name, std::uint64_t offset,
+                                                 std::uint64_t count) {
+                   return read_range(fs, followed(out.file).parent_path() / name, offset, count);
+                 }).context(out.file.string()));
   return out;
 }
 

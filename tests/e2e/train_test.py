@@ -246,8 +246,8 @@ class OnANode(uploads_test.Node):
             process.kill()
             process.wait()
         m.wait_until('the file is in the registry', lambda: self.artifact('train', 'model-5').get('state') == 'Uploaded')
-        self.assertTrue(self.stored((out / 'model.tar.gz').read_bytes()))
-        with tarfile.open(out / 'model.tar.gz') as archive:
+        self.assertTrue(self.stored((out / 'model.tar').read_bytes()))
+        with tarfile.open(out / 'model.tar') as archive:
             self.assertEqual(archive.extractfile('model.onnx').read(), (out / 'model.onnx').read_bytes())
             self.assertEqual(archive.extractfile('model.yaml').read(), (model / 'model.yaml').read_bytes())
         report = self.varda.get('edgenode', 'line7')['status']['workers'][0]['report']
