@@ -118,6 +118,11 @@ void Reporter::phase(const std::string& name) {
   training::Progress progress = progress_.value_or(training::Progress{});
   progress.phase = name;
   progress.remaining_seconds = 0;
+  if (!history_.empty()) {  // the last epoch ended after its last progress
+    progress.epoch = history_.back().epoch;
+    progress.step = progress.steps;
+    progress.loss = history_.back().loss;
+  }
   next_ = progress_body(progress, history_);
   changed_.notify_one();
 }

@@ -45,7 +45,7 @@ class Reporter final : public training::Observer {
 
   void progress(const training::Progress& progress) override;
   void epoch(const training::EpochRecord& record) override;
-  /// Reports a phase without steps, such as Uploading.
+  /// Reports a phase after the training, such as Uploading.
   void phase(const std::string& name);
   /// Sends the last progress, for at most `last_report`, and ends the thread. Idempotent.
   void stop();

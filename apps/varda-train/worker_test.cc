@@ -104,6 +104,9 @@ TEST_F(Workers, FinishedRunHandsOverModelAndResult) {
   EXPECT_EQ(data["samples"].as_integer(), 7);
   EXPECT_EQ(data["classes"].size(), 2u);
   EXPECT_EQ(data["history"].size(), 1u);
+  const codec::Json last = agent_.body("/v1/progress");
+  EXPECT_EQ(last["step"].as_integer(), 10);
+  EXPECT_EQ(last["data"]["loss"].as_double(), 0.5);
   EXPECT_EQ(data["report"].as_string(), "report-model-5");
   EXPECT_THAT(agent_.file("report-model-5"), HasSubstr("</html>"));
   EXPECT_EQ(agent_.body("/v1/progress")["phase"].as_string(), "Uploading");
