@@ -28,6 +28,8 @@ std::string grouped(std::uint64_t value) {
 
 std::string time_span(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
+  if (seconds > 0 && seconds < 1)
+    return whole(static_cast<std::int64_t>(std::ceil(seconds * 1000)), " ms");
   const auto total = static_cast<std::int64_t>(std::min(std::ceil(seconds), 1e9));
   if (total < 60) return whole(total, " s");
   if (total < 3600) {

@@ -23,7 +23,8 @@ TEST(TrainText, NumbersHaveFourDigits) {
 
 TEST(TrainText, TimeSpansUseTwoUnits) {
   EXPECT_EQ(time_span(0), "0 s");
-  EXPECT_EQ(time_span(0.2), "1 s");
+  EXPECT_EQ(time_span(0.2), "200 ms");
+  EXPECT_EQ(time_span(1.2), "2 s");
   EXPECT_EQ(time_span(60), "1 min");
   EXPECT_EQ(time_span(200), "3 min 20 s");
   EXPECT_EQ(time_span(7500), "2 h 5 min");
