@@ -39,7 +39,7 @@ class TrainingInACluster : public ControlPlane {
   void add_dataset() {
     post(kDatasets,
          "{apiVersion: edgeai.io/v1alpha1, kind: Dataset, metadata: {name: train}, spec: {format: "
-         "idx, dataUrl: /data/digits, nodeName: edge0}}");
+         "npy, dataUrl: /data/digits, nodeName: edge0}}");
   }
   void add_run(const std::string& more = "") {
     post(kTrainingModels,
