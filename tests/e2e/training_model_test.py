@@ -100,9 +100,9 @@ class Trainings(unittest.TestCase):
         self.assertEqual(sorted(model), ['blue', 'red'])
 
     def test_killed_and_suspended_run_gives_the_bytes_of_an_undisturbed_one(self):
-        self.train('calm', self.digits('digits-calm', epochs=150))
+        self.train('calm', self.digits('digits-calm', epochs=800))
         calm = self.complete('calm')
-        self.train('restless', self.digits('digits-restless', epochs=150))
+        self.train('restless', self.digits('digits-restless', epochs=800))
         self.until('restless', 'progress', lambda s: s.get('progress', {}).get('epoch', 0) >= 2)
         os.kill(self.trainer('restless'), signal.SIGKILL)
         self.until('restless', 'the second attempt', lambda s: s.get('attempts', 0) >= 2 and s.get('phase') == 'Training')

@@ -12,7 +12,7 @@ MODEL = pathlib.Path(__file__).resolve().parents[2] / 'examples/digits/models/4'
 
 def worker(name, max_bytes=None, uid='u1'):
     uploads = {'uploads': {'maxBytes': max_bytes}} if max_bytes else {}
-    return {'key': 'default/' + name, 'uid': uid, 'owner': 'TrainingModel/digits', 'assignment': {}, **uploads}
+    return {'key': 'default/' + name, 'uid': uid, 'owner': 'Experiment/digits', 'assignment': {}, **uploads}
 
 
 class UnixConnection(http.client.HTTPConnection):

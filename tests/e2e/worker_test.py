@@ -12,7 +12,7 @@ DIGITS = 'models.edgeai.io/default/digits'
 
 
 def worker(name, uid, **assignment):
-    return {'key': 'default/' + name, 'uid': uid, 'owner': 'TrainingModel/digits', 'assignment': assignment}
+    return {'key': 'default/' + name, 'uid': uid, 'owner': 'Experiment/digits', 'assignment': assignment}
 
 
 def accuracy(value):
@@ -250,7 +250,7 @@ class Workers(RunsExamples, unittest.TestCase):
         m.wait_until('an EdgeNode', self.edge_node)
 
         def assign(version, policy, url):
-            self.expect(*({'key': 'default/' + name, 'uid': 'j1', 'owner': 'TrainingModel/brightness', 'assignment': {
+            self.expect(*({'key': 'default/' + name, 'uid': 'j1', 'owner': 'Experiment/brightness', 'assignment': {
                 'kind': 'JointInferenceService', 'name': 'brightness', 'namespace': 'default', 'role': 'edge', 'hardExampleMining': policy, 'cloud': {'url': url},
                 'model': {'name': 'small', 'version': version, 'path': str(self.work / version), 'url': ''}}} for name in EDGE_WORKERS))
 
