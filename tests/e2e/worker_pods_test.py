@@ -140,7 +140,7 @@ class WorkerPods(unittest.TestCase):
                         'VARDA_WORKER_TOKEN_FILE': '/var/run/varda/worker/token'}
             self.assertEqual({name: says.get(name) for name in expected}, expected)
             self.assertEqual(says['CLOUD_URL'], 'http://%s:%s' % (says['BIG_MODEL_IP'], says['BIG_MODEL_PORT']))
-            self.assertEqual(given['mounts']['/var/run/varda/worker'], [['token'], False])
+            self.assertEqual(given['mounts']['/var/run/varda/worker'], [['token', 'work'], False])
             files, writable = given['mounts']['/var/run/varda/agent']
             self.assertTrue('worker.sock' in files and not writable, files)
             files, writable = given['mounts']['/models/little']
