@@ -53,13 +53,15 @@ void count_attempts(const api::Pod& pod, std::string_view now, TrainingModelStat
     status.pod_uid = pod.metadata.uid;
   }
   if (status.start_time.empty()) status.start_time = now;
+  // The end of a pod that is being deleted, for a suspension for example, is no failure.
+  const bool stays = !pod.metadata.deleting();
   std::int64_t starts = 0, failures = 0;
   for (const api::ContainerStatus& container : pod.status.container_statuses) {
     const std::int64_t restarts = std::max<std::int64_t>(container.restart_count, 0);
     starts = std::max(starts, has_started(container) ? restarts + 1 : 0);
-    failures = std::max(failures, restarts + (failed_now(container) ? 1 : 0));
+    failures = std::max(failures, restarts + (stays && failed_now(container) ? 1 : 0));
   }
-  if (pod.status.phase == "Failed") failures = std::max<std::int64_t>(failures, 1);
+  if (stays && pod.status.phase == "Failed") failures = std::max<std::int64_t>(failures, 1);
   starts = std::max(starts, failures);
   status.attempts = std::max(status.attempts, status.earlier.attempts + starts);
   status.failed = std::max(status.failed, status.earlier.failed + failures);

@@ -43,6 +43,8 @@ Json live_pod(const Json& wanted, const Json& owner, const Json& live, const std
   pod.make("metadata/annotations").set(runtime::kLastApplied, codec::write_json(wanted));
   pod.make("spec").set("nodeName", node);
   pod.set("status", live["status"]);
+  if (const Json& end = live.at("metadata/deletionTimestamp"); !end.is_null())
+    pod["metadata"].set("deletionTimestamp", end);
   return pod;
 }
 
