@@ -15,7 +15,8 @@ using workers::PodPtr;
 using workers::Worker;
 using Pods = TrainingPlan::Pods;
 
-constexpr std::int64_t kUploadBytesMax = 1LL << 30;
+// An ONNX file has at most 2 GiB; the rest is for other files of the archive, and the report.
+constexpr std::int64_t kUploadBytesMax = (2LL << 30) + (64LL << 20);
 
 /// The parts of the worker that its node needs.
 Worker placed_worker(const TrainingModel& training, const std::string& node) {
@@ -257,6 +258,23 @@ class Planner {
   TrainingPlan out_;
 };
 
+bool has_node(const hosting::NodeList& nodes, const std::string& name) {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](const auto& node) { return node->metadata.name == name; });
+}
+
+/// A deleted Node may come back. Until then the agent keeps the run's checkpoint and unsent files,
+/// which go with the worker.
+void keep_present(const TrainingModel& training, const std::string& model,
+                  const api::EdgeNode& node, hosting::NodeWork& work) {
+  for (const api::EdgeWorker& present : node.spec.workers) {
+    if (present.uid == training.metadata.uid && work.workers.empty())
+      work.workers.push_back(present);
+  }
+  const api::EdgeModel* present = node.spec.find_model(model);
+  if (present != nullptr && work.models.empty()) work.models.push_back(*present);
+}
+
 }  // namespace
 
 const std::string& node_of(const TrainingModel& training) {
@@ -283,6 +301,8 @@ std::optional<hosting::NodeWork> work_for(const TrainingModel& training, const a
   if (auto model = workers::model_for(job, worker, nodes, node, pods))
     work.models.push_back(std::move(*model));
   work.workers = workers::workers_for(job, worker, nodes, node, pods);
+  if (node_of(training) == node.metadata.name && !has_node(nodes, node.metadata.name))
+    keep_present(training, workers::worker_model_key(job, worker), node, work);
   if (work.models.empty() && work.workers.empty()) return {};
   return work;
 }
