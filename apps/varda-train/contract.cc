@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "codec/digest.h"
 #include "codec/json.h"
 
 namespace varda::trainapp {
@@ -55,6 +56,11 @@ Result<Contract> read_contract(const Environment& environment) {
   if (seconds < 1 || seconds > kCheckpointSecondsMax)
     return Error(Code::kInvalid, "TRAINING.checkpointSeconds must be from 1 to 86400");
   out.job.checkpoint_every = std::chrono::seconds(seconds);
+  std::string variables;
+  for (const char* name : {"BASE_MODEL_URL", "TRAIN_DATASET_URL", "TRAIN_DATASET_FORMAT",
+                           "EVAL_DATASET_URL", "EVAL_DATASET_FORMAT", "PARAMETERS", "TRAINING"})
+    variables += value_of(environment, name) + "\n";
+  out.task = codec::Sha256::of(variables).hex();
   const Json& version = training["version"];
   out.artifact = "model-" + (version.is_integer() ? std::to_string(version.as_integer())
                                                   : version.string_or("1"));

@@ -14,6 +14,7 @@ using Environment = std::map<std::string, std::string>;
 struct Contract {
   Job job;
   std::string artifact;  // the name of the result: "model-5"
+  std::string task;      // digest of the variables that define the run
 };
 
 /// The worker API. Without a socket there are no reports.

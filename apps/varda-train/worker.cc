@@ -36,12 +36,13 @@ struct Finished {
   Json body;
 };
 
-/// The result of an earlier start, if its files are unchanged.
-std::optional<Finished> read_finished(os::FileSystem& fs, const os::Path& directory) {
+/// The result of an earlier start of this task, if its files are unchanged.
+std::optional<Finished> read_finished(os::FileSystem& fs, const Contract& contract) {
+  const os::Path& directory = contract.job.directory;
   const auto text = os::read_file(fs, directory / kResultFile, kResultBytesMax);
   if (!text.ok()) return std::nullopt;
   const auto stored = codec::parse_json(*text);
-  if (!stored.ok()) return std::nullopt;
+  if (!stored.ok() || (*stored)["task"].as_string() != contract.task) return std::nullopt;
   Finished out{(*stored)["file"].as_string(), (*stored)["sha256"].as_string(),
                (*stored)["reportSha256"].as_string(), (*stored)["body"]};
   for (const auto& [file, wanted] :
@@ -102,7 +103,7 @@ std::string report_name(const Contract& contract) { return "report-" + contract.
 Result<Finished> train_once(const Context& ctx, const Contract& contract, WorkerParts& parts,
                             training::Observer& observer) {
   const os::Path& directory = contract.job.directory;
-  if (auto before = read_finished(parts.fs, directory)) {
+  if (auto before = read_finished(parts.fs, contract)) {
     log::info("training was complete before this start", {{"sha256", before->digest}});
     return std::move(*before);
   }
@@ -114,7 +115,8 @@ Result<Finished> train_once(const Context& ctx, const Contract& contract, Worker
                final_body(trained.outcome, {.artifact = contract.artifact,
                                             .report = report_name(contract),
                                             .file = model.file == kModelFile ? model.file : ""})};
-  const Json stored = Json::object({{"file", out.file},
+  const Json stored = Json::object({{"task", contract.task},
+                                    {"file", out.file},
                                     {"sha256", out.digest},
                                     {"reportSha256", out.report_digest},
                                     {"body", out.body}});

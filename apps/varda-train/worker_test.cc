@@ -123,6 +123,20 @@ TEST_F(Workers, ModelWithLabelsIsHandedOverAsAnArchive) {
     EXPECT_THAT(agent_.file("model-5"), HasSubstr(part));
 }
 
+TEST_F(Workers, FinishedRunOfOtherSettingsIsNotHandedOver) {
+  agent_.start();
+  EXPECT_EQ(run(environment()), 0);
+  EXPECT_EQ(run(environment()), 0);
+  EXPECT_EQ(trainings_, 1);
+  Environment changed = environment();
+  changed["PARAMETERS"] = R"({"epochs": 3})";
+  changed["TRAINING"] = R"({"version":"6"})";
+  EXPECT_EQ(run(changed), 0);
+  EXPECT_EQ(trainings_, 2);
+  EXPECT_EQ(agent_.file("model-6"), "weights 2");
+  EXPECT_EQ(agent_.body("/v1/results/final").at("data/artifact").as_string(), "model-6");
+}
+
 TEST_F(Workers, EnvironmentDefinesTheJob) {
   agent_.start();
   EXPECT_EQ(run(environment()), 0);
