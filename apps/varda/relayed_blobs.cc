@@ -16,6 +16,12 @@ void add_digest(const codec::Json& text, std::set<codec::Sha256>& out) {
   if (const auto digest = codec::Sha256::parse(text.as_string()); digest.ok()) out.insert(*digest);
 }
 
+/// A node may name a missing, large or damaged blob. That must not stop the collection.
+bool is_no_snapshot(const Error& error) {
+  return error.code() == Code::kNotFound || error.code() == Code::kExhausted ||
+         error.code() == Code::kCorrupt || error.code() == Code::kInvalid;
+}
+
 }  // namespace
 
 void add_relayed_snapshots(const codec::Json& edge_node, std::set<codec::Sha256>& snapshots) {
@@ -39,7 +45,7 @@ Result<std::set<codec::Sha256>> blocks_of(const Context& ctx, net::HttpClient& h
   std::set<codec::Sha256> out;
   for (const codec::Sha256& id : snapshots) {
     const auto text = registry::download(ctx, http, registry, id, kSnapshotBytesMax);
-    if (!text.ok() && text.error().code() == Code::kNotFound) continue;
+    if (!text.ok() && is_no_snapshot(text.error())) continue;
     if (!text.ok()) return text.error().context("snapshot " + id.hex());
     const auto snapshot = replica::Snapshot::decode(*text, {.blocks_max = kBlocksMax});
     if (!snapshot.ok()) continue;  // a node named another blob

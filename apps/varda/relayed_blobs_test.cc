@@ -47,6 +47,10 @@ TEST(RelayedBlobs, BlocksComeFromTheStoredSnapshots) {
                      {snapshot.id(), Sha256::of("missing")});
   };
   EXPECT_EQ(found().value(), (std::set{Sha256::of("1"), Sha256::of("2")}));
+  for (const int unusable : {404, 416}) {
+    status = unusable;
+    EXPECT_TRUE(found().value().empty()) << "a node named a blob that is no snapshot";
+  }
   status = 503;
   EXPECT_FALSE(found().ok()) << "then nothing is collected";
 }
