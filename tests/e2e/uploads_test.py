@@ -80,16 +80,20 @@ class Node(unittest.TestCase):
         return {}
 
     def put(self, worker_name, name, data, method='PUT', **headers):
-        """(status, headers, JSON) of the worker API."""
+        """(status, headers, JSON) of the worker API. The file of a new token exists a moment before
+        the agent accepts the token."""
         token = m.wait_until('a token', lambda: (self.data / 'workers/default' / worker_name / 'token').read_text())
-        connection = UnixConnection(self.data / 'worker/worker.sock')
-        try:
-            connection.request(method, '/v1/artifacts/' + name, body=data, headers={'Authorization': 'Bearer ' + token, **headers})
-            response = connection.getresponse()
-            text = response.read()
-            return response.status, dict(response.getheaders()), json.loads(text) if text else None
-        finally:
-            connection.close()
+
+        def answer():
+            connection = UnixConnection(self.data / 'worker/worker.sock')
+            try:
+                connection.request(method, '/v1/artifacts/' + name, body=data, headers={'Authorization': 'Bearer ' + token, **headers})
+                response = connection.getresponse()
+                text = response.read()
+                return response.status != 401 and (response.status, dict(response.getheaders()), json.loads(text) if text else None)
+            finally:
+                connection.close()
+        return m.wait_until('the agent accepts the token', answer)
 
     def sent(self):
         """Bytes of unfinished uploads in the registry."""
