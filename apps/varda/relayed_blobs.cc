@@ -34,8 +34,12 @@ void add_relayed_snapshots(const codec::Json& edge_node, std::set<codec::Sha256>
     add_digest(share["snapshot"], snapshots);
     add_digest(share["relayed"], snapshots);
   }
+  std::set<std::string> wanted;
+  for (const codec::Json& replica : edge_node.at("spec/replicas").as_array())
+    wanted.insert(replica["key"].as_string());
   for (const codec::Json& replica : edge_node.at("status/replicas").as_array()) {
-    if (replica["relay"].as_bool()) add_digest(replica["snapshot"], snapshots);
+    if (replica["relay"].as_bool() && wanted.contains(replica["key"].as_string()))
+      add_digest(replica["snapshot"], snapshots);
   }
 }
 

@@ -14,11 +14,14 @@ std::string hex(const char* name) { return Sha256::of(name).hex(); }
 
 TEST(RelayedBlobs, SnapshotsOfRelayedSharesAndCopiesStay) {
   const std::string text =
-      R"({"spec": {"shares": [{"key": "a", "relay": true}, {"key": "b"}]},
+      R"({"spec": {"shares": [{"key": "a", "relay": true}, {"key": "b"}],
+              "replicas": [{"key": "c"}, {"key": "d"}]},
     "status": {"shares": [{"key": "a", "snapshot": ")" +
       hex("new") + R"(", "relayed": ")" + hex("old") + R"("}, {"key": "b", "snapshot": ")" +
       hex("direct") + R"("}], "replicas": [{"key": "c", "relay": true, "snapshot": ")" +
-      hex("copy") + R"("}, {"key": "d", "snapshot": ")" + hex("other") + R"("}]}})";
+      hex("copy") + R"("}, {"key": "d", "snapshot": ")" + hex("other") + R"("},
+              {"key": "unwanted", "relay": true, "snapshot": ")" +
+      hex("unwanted") + R"("}]}})";
   std::set<Sha256> found;
   add_relayed_snapshots(codec::parse_json(text).value(), found);
   EXPECT_EQ(found, (std::set{Sha256::of("new"), Sha256::of("old"), Sha256::of("copy")}));
