@@ -56,7 +56,7 @@ Result<std::string> read_token(const std::string& file) {
   return std::string(trim(text));
 }
 
-/// The registry of the flags, else that of the `varda up` whose kubeconfig the command uses.
+/// Takes the registry from the flags. Without flags, the kubeconfig determines the `varda up`.
 Result<registry::Target> registry_of(const Globals& globals, const std::string& url,
                                      const std::string& token_file) {
   registry::Target target{.url = url, .token = ""};

@@ -13,8 +13,8 @@
 
 namespace varda::app {
 
-/// Adds the snapshots of an EdgeNode whose blocks stay: those of its relayed shares, and those of
-/// copies that came through the registry.
+/// Adds snapshots of an EdgeNode: of its relayed shares, and of copies that came through the
+/// registry. The collection keeps their blocks.
 void add_relayed_snapshots(const codec::Json& edge_node, std::set<codec::Sha256>& snapshots);
 
 /// The digests of all blocks of the snapshots. A snapshot that the registry lacks has none. Other

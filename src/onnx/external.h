@@ -1,4 +1,4 @@
-// Models whose values are in files beside the model file, as exporters write large ones:
+// Models with values in files beside the model file, as exporters write large ones:
 // https://github.com/onnx/onnx/blob/main/docs/ExternalData.md
 #pragma once
 

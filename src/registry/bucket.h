@@ -46,7 +46,7 @@ class Bucket {
                           std::uint64_t length);
   /// Also succeeds without such an object.
   Status remove(const Context& ctx, const std::string& key);
-  /// All objects whose keys begin with the prefix.
+  /// Lists all objects below the prefix of keys.
   Result<std::vector<BucketObject>> list(const Context& ctx, const std::string& prefix);
 
   /// Begins a multipart upload and returns its identifier.
@@ -57,8 +57,8 @@ class Bucket {
   /// The stored parts. kNotFound: the upload is completed or aborted.
   Result<std::vector<BucketPart>> parts(const Context& ctx, const std::string& key,
                                         const std::string& id);
-  /// Makes the object from the parts. kNotFound: a part is missing, or as parts(). An attempt whose
-  /// answer was lost may have completed the upload.
+  /// Makes the object from the parts. kNotFound: a part is missing, or as parts(). If an
+  /// answer was lost, the attempt may have completed the upload.
   Status complete(const Context& ctx, const std::string& key, const std::string& id,
                   const std::vector<BucketPart>& parts);
   /// Also succeeds without such an upload.

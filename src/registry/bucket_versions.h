@@ -34,7 +34,7 @@ class BucketVersions final : public VersionStore {
   const Context ctx_;
   Bucket& bucket_;
   std::map<VersionKey, Version> versions_;
-  // Named by documents whose creation failed without a clear answer, so they may exist.
+  // Documents name these. Their creation gave no clear answer, so they may exist.
   std::set<codec::Sha256> doubtful_;
 };
 

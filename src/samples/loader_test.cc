@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Samples whose value is their number. May wait in read(), or fail at one sample.
+/// Each sample has its number as the value. May wait in read(), or fail at one sample.
 class Numbers final : public Dataset {
  public:
   explicit Numbers(std::size_t size) : size_(size) {}

@@ -1,4 +1,4 @@
-// Models whose last layer gets another number of classes.
+// replace_head() gives the last layer another number of classes.
 #include "train/head.h"
 
 #include <algorithm>

@@ -360,7 +360,7 @@ class Run {
     return completed(std::move(out));
   }
 
-  /// Removes the checkpoint of a run whose files are durable, and adds what the files lack.
+  /// Removes the checkpoint, because the files are durable, and adds what the files lack.
   Result<Outcome> completed(Outcome out) {
     TRY_VOID(fs_.remove(checkpoint_path_));
     TRY_VOID(fs_.sync_directory(request_.directory));

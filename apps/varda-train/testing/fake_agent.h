@@ -39,7 +39,7 @@ class FakeAgent {
     const MutexLock lock(mutex_);
     lose_ = count;
   }
-  /// Requests whose method and path begin with this get the status.
+  /// Answers with the status if method and path of a request begin with `request`.
   void refuse(const std::string& request, int status) {
     const MutexLock lock(mutex_);
     refusals_[request] = status;

@@ -64,8 +64,8 @@ std::optional<Artifact> read_artifact(const Json& json) {
   return out;
 }
 
-/// The newest uploaded artifact among those whose names begin most like that of `artifact`:
-/// weights-2 for weights-3, although log-3 is newer.
+/// Finds the uploaded artifact with the most similar beginning of the name; the newest wins a tie.
+/// So weights-3 gets weights-2, although log-3 is newer.
 std::optional<codec::Sha256> base_for(const Artifact& artifact, const std::vector<Artifact>& all) {
   std::optional<codec::Sha256> best;
   std::size_t best_length = 0;
