@@ -32,14 +32,15 @@ class WorkersInACluster : public ControlPlane {
          "'http://files/1', sha256: '" +
              std::string(64, '1') + "'}}");
   }
-  void add_service(const std::string& where, const std::string& name = "bright") {
+  void add_service(const std::string& where, const std::string& name = "bright",
+                   const std::string& cloud = "") {
     post(kServices,
          "{apiVersion: sedna.io/v1alpha1, kind: JointInferenceService, metadata: {name: " + name +
              "}, spec: {edgeWorker: {model: "
              "{name: little}, " +
-             where +
-             ", workerSpec: {containers: [{image: 'edge-worker:1'}]}}, cloudWorker: {model: {name: "
-             "little}, workerSpec: "
+             where + ", workerSpec: {containers: [{image: 'edge-worker:1'}]}}, cloudWorker: {" +
+             cloud +
+             "model: {name: little}, workerSpec: "
              "{containers: [{image: 'cloud-worker:1'}]}}}}");
   }
   /// "REASON: MESSAGE" of EdgeReady.
@@ -250,13 +251,13 @@ TEST_F(WorkersInACluster, EdgeWorkerStartsOnceCloudHasAnAddress) {
   add_node("edge0");
   add_agent("edge0");
   add_model();
-  add_service("nodeName: edge0");
+  // Without a node port the worker has no address until a pod of it is ready.
+  add_service("nodeName: edge0", "bright", "service: {type: ClusterIP}, ");
   ASSERT_TRUE(eventually([&] { return edge_ready().starts_with("CloudAddressPending"); }))
       << edge_ready();
+  ASSERT_TRUE(becomes_idle());
   EXPECT_TRUE(pods().empty());
-  ASSERT_TRUE(eventually([&] { return exists(kCoreServices + "/bright-cloud"); }));
-  patch(kCoreServices + "/bright-cloud",
-        "{spec: {ports: [{name: http, port: 5000, targetPort: 5000, nodePort: 30500}]}}");
+  answer_in_the_cloud();
   EXPECT_TRUE(eventually([&] { return pods().size() == 1; })) << edge_ready();
 }
 
