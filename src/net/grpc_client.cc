@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "net/grpc_status.h"
 #include "net/internal/dial.h"
 #include "net/internal/http2_call.h"
 #include "net/internal/socket.h"
@@ -23,37 +24,14 @@ using internal::Waiter;
 
 constexpr std::size_t kPrefixBytes = 5;
 
-// github.com/grpc/grpc/blob/master/doc/statuscodes.md
-struct StatusName {
-  Code code;
-  const char* name;
-};
-constexpr std::array<StatusName, 17> kStatuses = {{{Code::kInternal, "OK"},
-                                                   {Code::kCancelled, "CANCELLED"},
-                                                   {Code::kInternal, "UNKNOWN"},
-                                                   {Code::kInvalid, "INVALID_ARGUMENT"},
-                                                   {Code::kTimeout, "DEADLINE_EXCEEDED"},
-                                                   {Code::kNotFound, "NOT_FOUND"},
-                                                   {Code::kAlreadyExists, "ALREADY_EXISTS"},
-                                                   {Code::kForbidden, "PERMISSION_DENIED"},
-                                                   {Code::kExhausted, "RESOURCE_EXHAUSTED"},
-                                                   {Code::kConflict, "FAILED_PRECONDITION"},
-                                                   {Code::kConflict, "ABORTED"},
-                                                   {Code::kInvalid, "OUT_OF_RANGE"},
-                                                   {Code::kUnsupported, "UNIMPLEMENTED"},
-                                                   {Code::kInternal, "INTERNAL"},
-                                                   {Code::kUnavailable, "UNAVAILABLE"},
-                                                   {Code::kCorrupt, "DATA_LOSS"},
-                                                   {Code::kUnauthenticated, "UNAUTHENTICATED"}}};
-
-struct GrpcConnection {
+struct PooledConnection {
   Fd fd;
   Waiter waiter;
   std::unique_ptr<Http2Call> http;
 };
 
 /// Reads and feeds the available bytes. False: the peer closed.
-Result<bool> receive(GrpcConnection& connection) {
+Result<bool> receive(PooledConnection& connection) {
   std::array<char, 16384> piece{};
   const ssize_t count = ::recv(connection.fd.get(), piece.data(), piece.size(), MSG_DONTWAIT);
   if (count == 0) return false;
@@ -72,7 +50,7 @@ class Client final : public GrpcClient {
   Result<std::string> call(const Context& ctx, std::string_view method,
                            std::string_view message) override {
     TRY_VOID(ctx.check());
-    for (std::unique_ptr<GrpcConnection> pooled = take(); pooled; pooled = take()) {
+    for (std::unique_ptr<PooledConnection> pooled = take(); pooled; pooled = take()) {
       bool untouched = false;
       Result<std::string> answer = exchange(ctx, std::move(pooled), method, message, untouched);
       if (!untouched) return answer;
@@ -80,17 +58,19 @@ class Client final : public GrpcClient {
     }
     for (int attempt = 0;; ++attempt) {
       bool untouched = false;
-      TRY(std::unique_ptr<GrpcConnection> connection, connect(ctx));
+      TRY(std::unique_ptr<PooledConnection> connection, connect(ctx));
       Result<std::string> answer = exchange(ctx, std::move(connection), method, message, untouched);
       if (answer.ok() || !untouched || attempt > 0) return answer;
     }
   }
 
  private:
-  Result<std::unique_ptr<GrpcConnection>> connect(const Context& ctx) {
-    auto connection = std::make_unique<GrpcConnection>();
+  Result<std::unique_ptr<PooledConnection>> connect(const Context& ctx) {
+    auto connection = std::make_unique<PooledConnection>();
     connection->waiter.attach(ctx.stop_token());
-    TRY(const internal::Address address, internal::Address::unix_path(options_.unix_socket));
+    TRY(const internal::Address address, options_.address.empty()
+                                             ? internal::Address::unix_path(options_.unix_socket)
+                                             : internal::Address::parse(options_.address));
     const Context limited = ctx.with_timeout(options_.connect_timeout);
     auto fd = internal::connect_any(limited, connection->waiter, {address});
     if (!fd.ok()) {
@@ -98,14 +78,15 @@ class Client final : public GrpcClient {
       return Error(Code::kUnavailable, fd.error().message());
     }
     connection->fd = std::move(fd).value();
+    if (!address.is_unix()) internal::set_no_delay(connection->fd.get());
     connection->http = Http2Call::create(options_.message_bytes_max + kPrefixBytes);
     return connection;
   }
 
   // First handles bytes that arrived while the connection was idle (a PING, a GOAWAY, the end).
-  std::unique_ptr<GrpcConnection> take() {
+  std::unique_ptr<PooledConnection> take() {
     while (true) {
-      std::unique_ptr<GrpcConnection> connection;
+      std::unique_ptr<PooledConnection> connection;
       {
         MutexLock lock(mutex_);
         if (idle_.empty()) return nullptr;
@@ -117,19 +98,23 @@ class Client final : public GrpcClient {
     }
   }
 
-  void give(std::unique_ptr<GrpcConnection> connection) {
+  void give(std::unique_ptr<PooledConnection> connection) {
     connection->waiter.detach();
     if (!connection->http->reusable()) return;
     MutexLock lock(mutex_);
     if (idle_.size() < options_.idle_connections_max) idle_.push_back(std::move(connection));
   }
 
+  const std::string& peer() const {
+    return options_.address.empty() ? options_.unix_socket : options_.address;
+  }
+
   Error broken(const std::string& what) const {
-    return Error(Code::kUnavailable, options_.unix_socket + ": " + what);
+    return Error(Code::kUnavailable, peer() + ": " + what);
   }
 
   /// `untouched`: the server has not processed the call, so it may be retried.
-  Result<std::string> exchange(const Context& ctx, std::unique_ptr<GrpcConnection> connection,
+  Result<std::string> exchange(const Context& ctx, std::unique_ptr<PooledConnection> connection,
                                std::string_view method, std::string_view message, bool& untouched) {
     Http2Call& http = *connection->http;
     connection->waiter.attach(ctx.stop_token());
@@ -193,14 +178,13 @@ class Client final : public GrpcClient {
 
   Result<std::string> result_of(GrpcAnswer answer) const {
     if (answer.too_large) {
-      return Error(Code::kExhausted, options_.unix_socket + ": the answer is larger than " +
+      return Error(Code::kExhausted, peer() + ": the answer is larger than " +
                                          std::to_string(options_.message_bytes_max) + " bytes");
     }
     if (answer.grpc_status > 0) {
-      const auto status = static_cast<std::size_t>(answer.grpc_status);
-      const StatusName known = status < kStatuses.size() ? kStatuses[status] : kStatuses[2];
-      return Error(known.code,
-                   answer.grpc_message.empty() ? std::string(known.name) : answer.grpc_message);
+      return Error(code_of_grpc_status(answer.grpc_status),
+                   answer.grpc_message.empty() ? std::string(grpc_status_name(answer.grpc_status))
+                                               : answer.grpc_message);
     }
     if (answer.grpc_status < 0) {
       if (answer.reset != 0)
@@ -220,7 +204,7 @@ class Client final : public GrpcClient {
 
   const GrpcClientOptions options_;
   Mutex mutex_;
-  std::vector<std::unique_ptr<GrpcConnection>> idle_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<PooledConnection>> idle_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -12,9 +12,9 @@
 namespace varda::net {
 namespace {
 
-using testing::GrpcCall;
+using testing::CannedGrpcCall;
+using testing::CannedGrpcServer;
 using testing::GrpcReply;
-using testing::GrpcServer;
 
 class GrpcClientTest : public ::testing::Test {
  protected:
@@ -34,8 +34,9 @@ class GrpcClientTest : public ::testing::Test {
 };
 
 TEST_F(GrpcClientTest, CallsShareOneConnection) {
-  const GrpcServer server(
-      socket, [](const GrpcCall& call) { return GrpcReply::of(call.method + " " + call.message); });
+  const CannedGrpcServer server(socket, [](const CannedGrpcCall& call) {
+    return GrpcReply::of(call.method + " " + call.message);
+  });
   const auto client = make_grpc_client({.unix_socket = socket});
   for (int i = 0; i < 5; ++i) {
     const auto answer = client->call(soon(), "/a.B/C", "hello");
@@ -46,7 +47,8 @@ TEST_F(GrpcClientTest, CallsShareOneConnection) {
 }
 
 TEST_F(GrpcClientTest, EmptyAndLargeMessagesRoundTrip) {
-  const GrpcServer server(socket, [](const GrpcCall& call) { return GrpcReply::of(call.message); });
+  const CannedGrpcServer server(
+      socket, [](const CannedGrpcCall& call) { return GrpcReply::of(call.message); });
   const auto client = make_grpc_client({.unix_socket = socket});
   for (const std::size_t size : {0u, 1u, 16379u, 16384u, 65535u, 65536u, 3'000'000u}) {
     std::string message(size, 'x');
@@ -58,7 +60,7 @@ TEST_F(GrpcClientTest, EmptyAndLargeMessagesRoundTrip) {
 }
 
 TEST_F(GrpcClientTest, AnswerAboveTheLimitIsExhaustedAndTheClientStaysUsable) {
-  const GrpcServer server(socket, [](const GrpcCall& call) {
+  const CannedGrpcServer server(socket, [](const CannedGrpcCall& call) {
     return GrpcReply::of(std::string(call.message == "big" ? 5000 : 10, 'x'));
   });
   const auto client = make_grpc_client({.unix_socket = socket, .message_bytes_max = 1000});
@@ -68,7 +70,7 @@ TEST_F(GrpcClientTest, AnswerAboveTheLimitIsExhaustedAndTheClientStaysUsable) {
 
 TEST_F(GrpcClientTest, StatusBecomesAnErrorWithTheServerMessage) {
   int status = 0;
-  const GrpcServer server(socket, [&](const GrpcCall&) {
+  const CannedGrpcServer server(socket, [&](const CannedGrpcCall&) {
     return GrpcReply::error(status, "no such container \"%E2%82%AC\" 100%");
   });
   const auto client = make_grpc_client({.unix_socket = socket});
@@ -89,7 +91,7 @@ TEST_F(GrpcClientTest, StatusBecomesAnErrorWithTheServerMessage) {
 }
 
 TEST_F(GrpcClientTest, ErrorAfterAMessageIsAnError) {
-  const GrpcServer server(socket, [](const GrpcCall&) {
+  const CannedGrpcServer server(socket, [](const CannedGrpcCall&) {
     GrpcReply reply = GrpcReply::of("half an answer");
     reply.status = 13;
     reply.message = "broke";
@@ -102,7 +104,7 @@ TEST_F(GrpcClientTest, ErrorAfterAMessageIsAnError) {
 
 TEST_F(GrpcClientTest, NonGrpcAnswerIsUnavailableAndDescribed) {
   GrpcReply reply;
-  const GrpcServer server(socket, [&](const GrpcCall&) { return reply; });
+  const CannedGrpcServer server(socket, [&](const CannedGrpcCall&) { return reply; });
   const auto client = make_grpc_client({.unix_socket = socket});
   const auto expect = [&](const std::string& fragment) {
     const auto answer = client->call(soon(), "/a.B/C", "");
@@ -140,7 +142,8 @@ TEST_F(GrpcClientTest, MissingServerIsUnavailable) {
 }
 
 TEST_F(GrpcClientTest, ClosedPooledConnectionIsReplaced) {
-  GrpcServer server(socket, [](const GrpcCall& call) { return GrpcReply::of(call.message); });
+  CannedGrpcServer server(socket,
+                          [](const CannedGrpcCall& call) { return GrpcReply::of(call.message); });
   const auto client = make_grpc_client({.unix_socket = socket});
   ASSERT_TRUE(client->call(soon(), "/a.B/C", "1").ok());
   server.drop_connections();
@@ -149,7 +152,7 @@ TEST_F(GrpcClientTest, ClosedPooledConnectionIsReplaced) {
 }
 
 TEST_F(GrpcClientTest, GoAwayEndsTheReuseOfAConnection) {
-  const GrpcServer server(socket, [](const GrpcCall& call) {
+  const CannedGrpcServer server(socket, [](const CannedGrpcCall& call) {
     GrpcReply reply = GrpcReply::of(call.message);
     reply.go_away = true;
     return reply;
@@ -161,7 +164,7 @@ TEST_F(GrpcClientTest, GoAwayEndsTheReuseOfAConnection) {
 
 TEST_F(GrpcClientTest, RefusedCallIsRetried) {
   int calls = 0;
-  const GrpcServer server(socket, [&](const GrpcCall&) {
+  const CannedGrpcServer server(socket, [&](const CannedGrpcCall&) {
     GrpcReply reply = GrpcReply::of("at last");
     if (++calls == 1) reply.reset = 7;  // REFUSED_STREAM
     return reply;
@@ -173,7 +176,7 @@ TEST_F(GrpcClientTest, RefusedCallIsRetried) {
 
 TEST_F(GrpcClientTest, PossiblyExecutedCallIsNotRepeated) {
   std::atomic<int> calls = 0;
-  const GrpcServer server(socket, [&](const GrpcCall&) {
+  const CannedGrpcServer server(socket, [&](const CannedGrpcCall&) {
     GrpcReply reply = GrpcReply::of("x");
     reply.close = ++calls > 1;
     return reply;
@@ -185,8 +188,8 @@ TEST_F(GrpcClientTest, PossiblyExecutedCallIsNotRepeated) {
 }
 
 TEST_F(GrpcClientTest, DeadlineEndsACallAndIsSentToTheServer) {
-  std::promise<GrpcCall> seen;
-  const GrpcServer server(socket, [&](const GrpcCall& call) {
+  std::promise<CannedGrpcCall> seen;
+  const CannedGrpcServer server(socket, [&](const CannedGrpcCall& call) {
     if (call.message == "wait") seen.set_value(call);
     GrpcReply reply = GrpcReply::of("x");
     reply.no_answer = call.message == "wait";
@@ -199,7 +202,7 @@ TEST_F(GrpcClientTest, DeadlineEndsACallAndIsSentToTheServer) {
   auto arrived = seen.get_future();
   ASSERT_EQ(arrived.wait_for(kTestPatience), std::future_status::ready)
       << "the server sees the call";
-  const GrpcCall call = arrived.get();
+  const CannedGrpcCall call = arrived.get();
   ASSERT_TRUE(call.timeout.ends_with("m")) << call.timeout;
   EXPECT_LE(std::stoi(call.timeout), 200);
   EXPECT_TRUE(client->call(soon(), "/a.B/C", "go").ok());
@@ -207,7 +210,7 @@ TEST_F(GrpcClientTest, DeadlineEndsACallAndIsSentToTheServer) {
 
 TEST_F(GrpcClientTest, StopRequestCancelsTheCallAndClosesTheConnection) {
   std::promise<void> arrived;
-  const GrpcServer server(socket, [&](const GrpcCall&) {
+  const CannedGrpcServer server(socket, [&](const CannedGrpcCall&) {
     arrived.set_value();
     GrpcReply reply;
     reply.no_answer = true;
@@ -228,7 +231,7 @@ TEST_F(GrpcClientTest, StopRequestCancelsTheCallAndClosesTheConnection) {
 TEST_F(GrpcClientTest, ConcurrentCallsDoNotBlockEachOther) {
   std::promise<void> release;
   const std::shared_future<void> released = release.get_future().share();
-  const GrpcServer server(socket, [&](const GrpcCall& call) {
+  const CannedGrpcServer server(socket, [&](const CannedGrpcCall& call) {
     if (call.message == "slow") released.wait();
     return GrpcReply::of(call.message);
   });
@@ -239,7 +242,8 @@ TEST_F(GrpcClientTest, ConcurrentCallsDoNotBlockEachOther) {
 }
 
 TEST_F(GrpcClientTest, ManyThreadsShareAClient) {
-  const GrpcServer server(socket, [](const GrpcCall& call) { return GrpcReply::of(call.message); });
+  const CannedGrpcServer server(
+      socket, [](const CannedGrpcCall& call) { return GrpcReply::of(call.message); });
   const auto client = make_grpc_client({.unix_socket = socket, .idle_connections_max = 2});
   std::vector<std::jthread> threads;
   for (int t = 0; t < 8; ++t) {

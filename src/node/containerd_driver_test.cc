@@ -498,9 +498,9 @@ class ContainerdSocketTest : public ContainerdTest {
     socket_ = (root_ / "c.sock").string();
   }
   /// Serves the in-memory runtime at a real socket.
-  std::unique_ptr<net::testing::GrpcServer> serve() {
-    return std::make_unique<net::testing::GrpcServer>(
-        socket_, [this](const net::testing::GrpcCall& call) {
+  std::unique_ptr<net::testing::CannedGrpcServer> serve() {
+    return std::make_unique<net::testing::CannedGrpcServer>(
+        socket_, [this](const net::testing::CannedGrpcCall& call) {
           const auto answer = runtime_.call(Context::background(), call.method, call.message);
           if (answer.ok()) return net::testing::GrpcReply::of(*answer);
           const Code code = answer.error().code();
@@ -523,7 +523,7 @@ TEST_F(ContainerdSocketTest, MissingContainerdErrorNamesSocketAndFlag) {
 }
 
 TEST_F(ContainerdSocketTest, MissingCriServiceIsReported) {
-  const net::testing::GrpcServer server(socket_, [](const net::testing::GrpcCall&) {
+  const net::testing::CannedGrpcServer server(socket_, [](const net::testing::CannedGrpcCall&) {
     return net::testing::GrpcReply::error(12, "unknown service runtime.v1.RuntimeService");
   });
   const auto driver =

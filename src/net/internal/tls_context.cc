@@ -122,13 +122,17 @@ int accept_any_dates(int ok, X509_STORE_CTX* store) {
   return ok;
 }
 
+constexpr std::string_view kHttp11 = "http/1.1";
+constexpr std::string_view kHttp2 = "h2";
+
+/// `wanted` points to one of the names above.
 int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size,
-                    const unsigned char* in, unsigned in_size, void*) {
-  static constexpr std::string_view kHttp11 = "http/1.1";
+                    const unsigned char* in, unsigned in_size, void* wanted) {
   for (unsigned i = 0; i < in_size;) {
     const unsigned size = in[i++];
     if (size > in_size - i) break;
-    if (std::string_view(reinterpret_cast<const char*>(in + i), size) == kHttp11) {
+    if (std::string_view(reinterpret_cast<const char*>(in + i), size) ==
+        *static_cast<const std::string_view*>(wanted)) {
       *out = in + i;
       *out_size = static_cast<unsigned char>(size);
       return SSL_TLSEXT_ERR_OK;
@@ -148,7 +152,7 @@ std::string tls_error(const std::string& otherwise) {
   return reason ? reason : otherwise;
 }
 
-Result<TlsContext> server_context(const TlsServer& options) {
+Result<TlsContext> server_context(const TlsServer& options, Protocol protocol) {
   TRY(TlsContext ctx, make_context(TLS_server_method()));
   TRY_VOID(use_certificate(ctx.get(), options.certificate_pem, options.key_pem));
   if (!options.client_ca_pem.empty()) {
@@ -162,7 +166,9 @@ Result<TlsContext> server_context(const TlsServer& options) {
   SSL_CTX_set_session_cache_mode(ctx.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(ctx.get(), SSL_OP_NO_TICKET);
   SSL_CTX_set_num_tickets(ctx.get(), 0);
-  SSL_CTX_set_alpn_select_cb(ctx.get(), choose_protocol, nullptr);
+  SSL_CTX_set_alpn_select_cb(
+      ctx.get(), choose_protocol,
+      const_cast<std::string_view*>(protocol == Protocol::kHttp2 ? &kHttp2 : &kHttp11));
   return ctx;
 }
 

@@ -13,8 +13,11 @@ namespace varda::net::internal {
 
 using TlsContext = std::shared_ptr<ssl_ctx_st>;
 
+/// The protocol that ALPN selects.
+enum class Protocol { kHttp1, kHttp2 };
+
 /// kInvalid names the bad part: the certificate, the key, their mismatch, or the CA.
-Result<TlsContext> server_context(const TlsServer& options);
+Result<TlsContext> server_context(const TlsServer& options, Protocol protocol = Protocol::kHttp1);
 /// `extra_ca_pem` is trusted in addition to the CA in the options; "" adds nothing.
 Result<TlsContext> client_context(const TlsClient& options, const std::string& extra_ca_pem = "");
 

@@ -18,7 +18,7 @@
 namespace varda::net::testing {
 namespace {
 
-using Answer = std::function<GrpcReply(const GrpcCall&)>;
+using Answer = std::function<GrpcReply(const CannedGrpcCall&)>;
 
 nghttp2_nv header(std::string_view name, const std::string& value) {
   const auto bytes = [](std::string_view from) {
@@ -52,7 +52,7 @@ class Connection {
 
  private:
   struct Stream {
-    GrpcCall call;
+    CannedGrpcCall call;
     GrpcReply reply;
     std::size_t sent = 0;
     std::string status;
@@ -77,7 +77,7 @@ class Connection {
   static int on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name,
                        std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
                        std::uint8_t, void* user) {
-    GrpcCall& call = of(user).streams_[frame->hd.stream_id].call;
+    CannedGrpcCall& call = of(user).streams_[frame->hd.stream_id].call;
     const std::string_view key(reinterpret_cast<const char*>(name), name_size);
     const std::string_view text(reinterpret_cast<const char*>(value), value_size);
     if (key == ":path") call.method = text;
@@ -156,7 +156,7 @@ class Connection {
 
 }  // namespace
 
-struct GrpcServer::State {
+struct CannedGrpcServer::State {
   Answer answer;
   int listener = -1;
   std::atomic<int> taken{0};
@@ -202,7 +202,7 @@ GrpcReply GrpcReply::error(int status, std::string message) {
   return reply;
 }
 
-GrpcServer::GrpcServer(const std::string& unix_path, Answer answer)
+CannedGrpcServer::CannedGrpcServer(const std::string& unix_path, Answer answer)
     : state_(std::make_unique<State>()) {
   state_->answer = std::move(answer);
   sockaddr_un address{};
@@ -216,7 +216,7 @@ GrpcServer::GrpcServer(const std::string& unix_path, Answer answer)
   state_->accepting = std::jthread([state = state_.get()] { state->accept_all(); });
 }
 
-GrpcServer::~GrpcServer() {
+CannedGrpcServer::~CannedGrpcServer() {
   ::shutdown(state_->listener, SHUT_RDWR);
   state_->accepting.join();
   drop_connections();
@@ -224,13 +224,13 @@ GrpcServer::~GrpcServer() {
   ::close(state_->listener);
 }
 
-int GrpcServer::connections() const { return state_->taken; }
-int GrpcServer::open_connections() const {
+int CannedGrpcServer::connections() const { return state_->taken; }
+int CannedGrpcServer::open_connections() const {
   MutexLock lock(state_->mutex);
   return static_cast<int>(state_->open.size());
 }
 
-void GrpcServer::drop_connections() {
+void CannedGrpcServer::drop_connections() {
   MutexLock lock(state_->mutex);
   for (const int fd : state_->open) ::shutdown(fd, SHUT_RDWR);
 }

@@ -11,7 +11,7 @@
 
 namespace varda::net::testing {
 
-struct GrpcCall {
+struct CannedGrpcCall {
   std::string method, message, timeout;
 };
 
@@ -31,13 +31,14 @@ struct GrpcReply {
 };
 
 /// One thread per connection; the destructor ends them all.
-class GrpcServer {
+class CannedGrpcServer {
  public:
   /// `answer` is called from the connections' threads.
-  GrpcServer(const std::string& unix_path, std::function<GrpcReply(const GrpcCall&)> answer);
-  ~GrpcServer();
-  GrpcServer(const GrpcServer&) = delete;
-  GrpcServer& operator=(const GrpcServer&) = delete;
+  CannedGrpcServer(const std::string& unix_path,
+                   std::function<GrpcReply(const CannedGrpcCall&)> answer);
+  ~CannedGrpcServer();
+  CannedGrpcServer(const CannedGrpcServer&) = delete;
+  CannedGrpcServer& operator=(const CannedGrpcServer&) = delete;
 
   /// Connections accepted so far.
   int connections() const;
