@@ -9,41 +9,20 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/text.h"
-#include "codec/text.h"
 #include "federated_console.h"
 #include "net/client.h"
 #include "os/process.h"
 #include "text.h"
 #include "worker.h"
+#include "worker/environment.h"
 
 namespace varda::trainapp {
 namespace {
 
 using codec::Json;
+using worker::value_of;
 
-constexpr std::size_t kErrorBytesMax = 1024;
 constexpr std::chrono::seconds kErrorTime{10};
-
-std::string variable(const Environment& environment, const std::string& name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
-Result<Json> json_variable(const Environment& environment, const std::string& name) {
-  const std::string text = variable(environment, name);
-  if (text.empty()) return Json::object();
-  TRY(Json value, codec::parse_json(text).context(name));
-  if (!value.is_object()) return Error(Code::kInvalid, name + " must be a JSON object");
-  return value;
-}
-
-Result<std::string> required(const Environment& environment, const std::string& name,
-                             const std::string& what) {
-  std::string value = variable(environment, name);
-  if (value.empty()) return Error(Code::kInvalid, "the variable " + name + " is missing: " + what);
-  return value;
-}
 
 void lower_priority(std::int64_t nice) {
   if (nice > 0 && ::setpriority(PRIO_PROCESS, 0, static_cast<int>(nice)) != 0)
@@ -65,10 +44,8 @@ int report_failure(const Context& ctx, WorkerApi* api, const Error& error) {
   const int code = exit_code_of(error);
   std::fprintf(stderr, "varda-train: %s\n", error.message().c_str());
   if (api == nullptr || error.code() == Code::kCancelled) return code;
-  const std::string message = codec::is_utf8(error.message())
-                                  ? codec::clipped(error.message(), kErrorBytesMax)
-                                  : "the error's text is not UTF-8; see the log of the pod";
-  const Json data = Json::object({{"message", message}, {"permanent", is_wrong_input(error)}});
+  const Json data = Json::object({{"message", worker::message_for_agent(error.message())},
+                                  {"permanent", is_wrong_input(error)}});
   const Status sent = api->deliver(ctx.with_timeout(kErrorTime), "PUT", "/v1/results/error",
                                    Json::object({{"data", data}}));
   if (!sent.ok()) log::warn("error not reported", {{"error", sent.error()}});
@@ -86,28 +63,29 @@ Result<FederatedClient> read_federated_contract(const Environment& environment) 
   FederatedClient out;
   Job& job = out.worker.job;
   // Without an initial model on the node, the aggregator sends the file.
-  job.model = variable(environment, "BASE_MODEL_URL");
-  TRY(job.data.path, required(environment, "TRAIN_DATASET_URL", "the path of the dataset"));
-  job.data.format = variable(environment, "TRAIN_DATASET_FORMAT");
-  if (const std::string path = variable(environment, "EVAL_DATASET_URL"); !path.empty())
-    job.evaluation = DataSource{path, variable(environment, "EVAL_DATASET_FORMAT")};
-  TRY(job.directory, required(environment, "MODEL_URL", "the directory for files that stay"));
+  job.model = value_of(environment, "BASE_MODEL_URL");
+  TRY(job.data.path, worker::path_of(environment, "TRAIN_DATASET_URL", "the path of the dataset"));
+  job.data.format = value_of(environment, "TRAIN_DATASET_FORMAT");
+  if (const std::string path = value_of(environment, "EVAL_DATASET_URL"); !path.empty())
+    job.evaluation = DataSource{path, value_of(environment, "EVAL_DATASET_FORMAT")};
+  TRY(job.directory,
+      worker::path_of(environment, "MODEL_URL", "the directory for files that stay"));
   job.confine_data = true;
   job.classes_setting = "trainer.head.classes";
-  TRY(const Json parameters, json_variable(environment, "PARAMETERS"));
+  TRY(const Json parameters, worker::object_of(environment, "PARAMETERS"));
   TRY(out.worker.client, parse_client_settings(parameters["client"]).context("PARAMETERS.client"));
-  TRY(const Json federated, json_variable(environment, "FEDERATED"));
+  TRY(const Json federated, worker::object_of(environment, "FEDERATED"));
 
   out.worker.directory = job.directory;
   out.protocol.directory = job.directory / "client";
   out.protocol.job = federated["uid"].as_string();
-  const std::string space = variable(environment, "NAMESPACE");
-  const std::string name = variable(environment, "WORKER_NAME");
+  const std::string space = value_of(environment, "NAMESPACE");
+  const std::string name = value_of(environment, "WORKER_NAME");
   if (!name.empty()) out.protocol.client = space.empty() ? name : space + "/" + name;
   out.protocol.when = out.worker.client.when;
   out.protocol.bytes_per_second = static_cast<std::uint64_t>(out.worker.client.bytes_per_second);
-  if (const std::string host = variable(environment, "AGG_IP"); !host.empty()) {
-    const std::string port = variable(environment, "AGG_PORT");
+  if (const std::string host = value_of(environment, "AGG_IP"); !host.empty()) {
+    const std::string port = value_of(environment, "AGG_PORT");
     const bool six = host.find(':') != std::string::npos && !host.starts_with("[");
     out.protocol.url =
         "http://" + (six ? "[" + host + "]" : host) + ":" + (port.empty() ? "7363" : port);

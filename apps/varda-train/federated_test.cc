@@ -14,8 +14,8 @@
 #include "net/server.h"
 #include "os/testing/test_directory.h"
 #include "participant/testing/fake_aggregator.h"
-#include "testing/fake_agent.h"
 #include "train/testing/model_builder.h"
+#include "worker/testing/fake_agent.h"
 
 namespace varda::trainapp {
 namespace federated_test {
@@ -311,7 +311,7 @@ class FederatedPod : public FederatedRounds {
 
   participant::FakeAggregator aggregator_;
   std::unique_ptr<net::Server> server_;
-  FakeAgent agent_;
+  worker::FakeAgent agent_;
   Environment environment_;
 };
 

@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <unistd.h>
@@ -32,16 +31,6 @@ namespace {
 std::vector<std::filesystem::path> engine_directories(const app::TrainFlags& flags) {
   std::vector<std::filesystem::path> out(flags.engine_path.begin(), flags.engine_path.end());
   out.push_back(os::self_path().parent_path().parent_path() / "lib" / "varda");
-  return out;
-}
-
-Environment environment_of_process() {
-  Environment out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) out.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
   return out;
 }
 
@@ -150,7 +139,7 @@ int run(int argc, char** argv) {
     return flags.is_federated ? run_federated_here(ctx, flags) : run_here(ctx, flags);
   infer::Engines engines(engine_directories(flags));
   os::FileSystem& fs = os::real_file_system();
-  const Environment environment = environment_of_process();
+  const Environment environment = worker::environment_of_process();
   if (flags.is_federated)
     return work_federated(
         ctx, environment,

@@ -14,7 +14,7 @@ using codec::Json;
 using codec::kAboveLow;
 using codec::SettingsReader;
 
-constexpr std::int64_t kClientsMax = 100'000, kRoundsMax = 100'000;
+constexpr std::int64_t kClientsMax = 100'000, kRoundsMax = 100'000, kStalenessMax = 1000;
 constexpr std::chrono::seconds kDeadlineMin{1}, kDeadlineMax{30 * 86'400};
 
 constexpr Choice<Mode> kModes[] = {{"sync", Mode::kSync}, {"async", Mode::kAsync}};
@@ -133,11 +133,12 @@ Result<Settings> parse_settings(const Json& json) {
   }
   in.choice("late", out.late, kLates);
   in.integer("bufferSize", out.buffer_size, 1, kClientsMax);
-  in.integer("stalenessMax", out.staleness_max, 0, kRoundsMax);
+  in.integer("stalenessMax", out.staleness_max, 0, kStalenessMax);
   if (const Json* value = in.object("bounds")) {
     SettingsReader members(*value, "bounds", status);
     members.number("normMax", out.bounds.norm_max, {0, 1e30});
     members.number("normFactor", out.bounds.norm_factor, {0, 1e9});
+    members.number("weightFactor", out.bounds.weight_factor, {0, 1e9});
     members.number("weightMax", out.bounds.weight_max, {0, 1e15});
     members.end();
   }
@@ -206,6 +207,7 @@ Json to_json(const Settings& settings) {
   out.set("stalenessMax", settings.staleness_max);
   out.set("bounds", Json::object({{"normMax", settings.bounds.norm_max},
                                   {"normFactor", settings.bounds.norm_factor},
+                                  {"weightFactor", settings.bounds.weight_factor},
                                   {"weightMax", settings.bounds.weight_max}}));
   out.set("seed", static_cast<std::int64_t>(settings.seed));
   return out;
