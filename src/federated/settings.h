@@ -51,11 +51,12 @@ struct CompressionSettings {
   double keep = 0.01;  // topk: share of the values that travel
 };
 
-/// Limits for updates, checked before an update counts. 0: no limit.
+/// Limits against poisoning, as Bounds of rules.h. 0: no limit.
 struct BoundsSettings {
-  double norm_max = 0;      // L2 norm of an update
-  double norm_factor = 10;  // times the median norm of the last updates
-  double weight_max = 0;    // samples of one client that count
+  double norm_max = 0;        // L2 norm of an update
+  double norm_factor = 10;    // the same, as a multiple of the round's median
+  double weight_factor = 10;  // samples that count, as a multiple of the round's median
+  double weight_max = 0;      // samples that count
 };
 
 /// The part of the settings that a client needs. A task carries it as the member `train`.
