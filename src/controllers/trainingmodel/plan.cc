@@ -26,7 +26,8 @@ Worker placed_worker(const TrainingModel& training, const std::string& node) {
   worker.uploads = api::WorkerUploads{kUploadBytesMax, {}};
   worker.has_output = true;
   worker.needs_model = training.spec.initial_model.has_value();
-  if (const auto base = pinned_base(training)) worker.model = resolved(*base, training);
+  if (const auto base = pinned_base(training))
+    worker.model = runs::resolved(*base, base_request(training));
   return worker;
 }
 
@@ -81,7 +82,7 @@ Json settings_of(const api::TrainingModelSpec& spec) {
   return out;
 }
 
-void add_dataset(const DatasetOnNode& dataset, const std::string& prefix, Worker& worker) {
+void add_dataset(const runs::DatasetOnNode& dataset, const std::string& prefix, Worker& worker) {
   worker.variables.emplace_back(prefix + "_DATASET_URL", dataset.path);
   worker.variables.emplace_back(prefix + "_DATASET_FORMAT", dataset.format);
   if (std::find(worker.data.begin(), worker.data.end(), dataset.mount) == worker.data.end())
@@ -179,11 +180,12 @@ class Planner {
       return fail("AgentOutdated",
                   "the agent of node " + out_.node + " has no worker API: upgrade it");
     if (spec.initial_model && !choose_model(worker, *agent)) return;
+    using runs::Started;
     const Started started = out_.pod != nullptr ? Started::kYes : Started::kNo;
     const auto choose = [&](const api::TrainingDataset& reference) {
       const auto found = world_.datasets.find(reference.name);
-      DatasetChoice choice = choose_dataset(
-          reference, found == world_.datasets.end() ? NamedDatasets{} : found->second, *agent,
+      runs::DatasetChoice choice = runs::choose_dataset(
+          reference, found == world_.datasets.end() ? runs::NamedDatasets{} : found->second, *agent,
           started);
       out_.problem = std::move(choice.problem);
       return std::move(choice.dataset);
@@ -212,10 +214,10 @@ class Planner {
     if (worker.model) {
       out_.base = training_.status.base;
     } else {
-      BaseChoice choice = choose_base(training_, world_.initial);
+      runs::BaseChoice choice = runs::choose_base(base_request(training_), world_.initial);
       out_.problem = std::move(choice.problem);
       if (!choice.base) return false;
-      worker.model = resolved(*choice.base, training_);
+      worker.model = runs::resolved(*choice.base, base_request(training_));
       out_.base = std::move(choice.base);
     }
     // A server may serve a former version meanwhile. A run from another version is wrong.
@@ -279,6 +281,17 @@ void keep_present(const TrainingModel& training, const std::string& model,
 
 const std::string& node_of(const TrainingModel& training) {
   return training.spec.node_name.empty() ? training.status.node : training.spec.node_name;
+}
+
+runs::BaseRequest base_request(const TrainingModel& training) {
+  const api::TrainingModelSpec& spec = training.spec;
+  return {*spec.initial_model, training.metadata, spec.model_name,
+          spec.built_in() ? runs::Trainer::kOurs : runs::Trainer::kUsers};
+}
+
+std::optional<api::TrainingBase> pinned_base(const TrainingModel& training) {
+  if (!training.spec.initial_model) return {};
+  return runs::pinned_base(training.status.base, base_request(training));
 }
 
 workers::Job job_of(const TrainingModel& training) {
