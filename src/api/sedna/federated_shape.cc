@@ -73,8 +73,8 @@ struct CompressionShape {
   static void describe(Type<CompressionShape>& t) {
     t.doc("The form of the values in an update.");
     t.field("encoding", &CompressionShape::encoding,
-            "none, fp16, bf16, int8 or topk. Default: none.")
-        .one_of({"none", "dense", "fp16", "bf16", "int8", "topk"});
+            "dense, fp16, bf16, int8 or topk. Default: dense, with 32 bits.")
+        .one_of({"dense", "fp16", "bf16", "int8", "topk"});
     t.field("keep", &CompressionShape::keep,
             "topk: share of the values that travel. Default: 0.01.")
         .range(0, 1);
@@ -83,7 +83,7 @@ struct CompressionShape {
 };
 
 struct BoundsShape {
-  double norm_max = 0, norm_factor = 0, weight_max = 0;
+  double norm_max = 0, norm_factor = 0, weight_factor = 0, weight_max = 0;
 
   static void describe(Type<BoundsShape>& t) {
     using S = BoundsShape;
@@ -92,6 +92,9 @@ struct BoundsShape {
     t.field("normFactor", &S::norm_factor,
             "Largest L2 norm, as a multiple of the median of the last updates. 0: none. Default: "
             "10.")
+        .range(0, kCountMax);
+    t.field("weightFactor", &S::weight_factor,
+            "Largest weight, as a multiple of the median of the round. 0: none. Default: 10.")
         .range(0, kCountMax);
     t.field("weightMax", &S::weight_max, "Largest weight: samples. 0: none. Default: 0.")
         .range(0, kCountMax);
@@ -129,7 +132,7 @@ void FederatedShape::describe(Type<FederatedShape>& t) {
           "sync: a round ends with all updates, or at its deadline. async: the model changes after "
           "every bufferSize updates. Default: sync.")
       .one_of({"sync", "async"});
-  t.field("rounds", &S::rounds, "Number of rounds. Default: 10.").range(1, 1'000'000);
+  t.field("rounds", &S::rounds, "Number of rounds. Default: 10.").range(1, 100'000);
   t.field("aggregator", &S::aggregator,
           "The rule that makes the next model from the updates of a round.");
   t.field("quorum", &S::quorum,
@@ -144,11 +147,11 @@ void FederatedShape::describe(Type<FederatedShape>& t) {
       .length(0, kPeriodLengthMax);
   t.field("minimumClients", &S::minimum_clients,
           "Clients without which no round begins. Default: 2.")
-      .range(1, 1'000'000);
+      .range(1, 100'000);
   t.field("fraction", &S::fraction, "Share of the clients in a round. Default: 1.").range(0, 1);
   t.field("clientsPerRound", &S::clients_per_round,
           "Number of clients in a round, instead of fraction.")
-      .range(0, 1'000'000);
+      .range(0, 100'000);
   t.field("localEpochs", &S::local_epochs,
           "Passes of a client over its data in a round. Default: 1.")
       .range(1, 100'000);
@@ -167,10 +170,10 @@ void FederatedShape::describe(Type<FederatedShape>& t) {
           "with a smaller weight. Default: drop.")
       .one_of({"drop", "fold"});
   t.field("bufferSize", &S::buffer_size, "async: updates for a new model. Default: 10.")
-      .range(1, 1'000'000);
+      .range(1, 100'000);
   t.field("stalenessMax", &S::staleness_max,
           "async: versions after which an update is dropped. Default: 20.")
-      .range(0, 1'000'000);
+      .range(0, 100'000);
   t.field("bounds", &S::bounds, "Limits of one update.");
   t.field("privacy", &S::privacy, "Differential privacy. The guide has the members.")
       .shaped(open_settings());

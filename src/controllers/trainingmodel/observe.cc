@@ -6,6 +6,7 @@
 #include "codec/text.h"
 #include "controllers/runs/attempts.h"
 #include "controllers/runs/conditions.h"
+#include "controllers/runs/ended_pods.h"
 #include "controllers/runs/result.h"
 #include "controllers/trainingmodel/plan.h"
 #include "hosting/conditions.h"
@@ -102,9 +103,9 @@ class Observer {
   void recheck_ended_pods() {
     const auto end = meta::parse_time(status().completion_time);
     if (status().phase != TrainingModelStatus::kComplete || !end.ok() ||
-        wall_ >= *end + kEndPatience)
+        wall_ >= *end + runs::kEndPatience)
       return;
-    recheck(std::chrono::duration_cast<Duration>(*end + kEndPatience - wall_));
+    recheck(std::chrono::duration_cast<Duration>(*end + runs::kEndPatience - wall_));
   }
 
   /// Progress and history. Each report of a new step would be a write.
@@ -195,7 +196,7 @@ class Observer {
     const std::string message = model + (metric.empty() ? "" : ": " + metric);
     set("Running", no("Complete", message));
     set("Complete", {kTrue, "Trained", message});
-    recheck(kEndPatience);
+    recheck(runs::kEndPatience);
   }
 
   // The node reports files and results together. A file that is missing for long never existed.

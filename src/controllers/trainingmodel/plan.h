@@ -80,8 +80,6 @@ struct TrainingObservation {
 inline constexpr std::chrono::seconds kFiguresPeriod{5};
 /// Time after the pod's end in which the node reports the result.
 inline constexpr std::chrono::seconds kResultPatience{60};
-/// Time after the end of the run in which the pod may end by itself, so that its log stays.
-inline constexpr std::chrono::seconds kEndPatience{30};
 TrainingObservation observe(const api::TrainingModel& training, const TrainingPlan& plan,
                             const TrainingWorld& world, const hosting::Options& options,
                             WallTime now);

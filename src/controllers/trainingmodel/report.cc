@@ -13,7 +13,6 @@ namespace varda::controllers::trainingmodel {
 namespace {
 
 using api::TrainingModelStatus;
-using codec::Json;
 using runs::count_of;
 using runs::number_of;
 

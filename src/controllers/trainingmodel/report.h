@@ -13,6 +13,8 @@
 
 namespace varda::controllers::trainingmodel {
 
+using codec::Json;
+
 struct WorkerReport {
   std::string phase;  // Training, Evaluating, Uploading; "": no other phase
   api::TrainingProgress progress;

@@ -94,6 +94,10 @@ struct Worker {
   bool has_output = false;
   /// Further variables of the contract: name and value.
   std::vector<std::pair<std::string, std::string>> variables = {};
+  /// The same, with the values of the pod's creation: a change of a value replaces no pod.
+  std::vector<std::pair<std::string, std::string>> first_values = {};
+  /// kEdge: further members of the assignment, an object. A change replaces no pod.
+  Json assignment = {};
   /// kEdge: paths of the node, mounted read-only at the same paths. The caller checks that the
   /// node's administrator allows them.
   std::vector<std::string> data = {};
@@ -125,6 +129,9 @@ struct WorkerNodes {
   std::optional<hosting::Problem> problem;
 };
 WorkerNodes nodes_of(const Worker& worker, const hosting::NodeList& nodes);
+/// Index values of an object with this selection, for search by a node: as
+/// hosting::selector_values.
+std::vector<std::string> selection_values(const api::NodeSelection& selection);
 /// True if `a` joined before `b`: a worker that cannot have all nodes prefers `a`.
 bool joined_before(const api::Node& a, const api::Node& b);
 
@@ -180,6 +187,10 @@ std::optional<hosting::Problem> unmounted_model(const Worker& worker, const Work
 /// layer at once: broken pods first, then one at a time while all other reachable pods are Ready.
 /// Pods on former nodes are removed once as many pods in the new places are Ready.
 WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& world);
+
+/// The pod as it is, for Writer::converge. With its uid, so that a pod deleted meanwhile is not
+/// created again.
+Json unchanged_pod(const api::Pod& pod);
 
 /// Node ports that the worker's pods want, and those that present pods have (kEdge), as input for
 /// competing owners.
