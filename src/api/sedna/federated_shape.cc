@@ -101,6 +101,29 @@ struct BoundsShape {
   }
 };
 
+struct ClientShape {
+  Json when, privacy;
+  std::int64_t bytes_per_second = 0, nice = 0, threads = 0;
+  bool keep_optimizer = false;
+
+  static void describe(Type<ClientShape>& t) {
+    using S = ClientShape;
+    t.doc("When and how much Varda's trainers may work.");
+    t.field("when", &S::when,
+            "Time of day, idle processor, mains power. The guide has the members.")
+        .shaped(open_settings());
+    t.field("bytesPerSecond", &S::bytes_per_second, "Limit in each direction. 0: none. Default: 0.")
+        .format("int64")
+        .range(0, kCountMax);
+    t.field("nice", &S::nice, "Priority of the process, as of nice(1). Default: 0.").range(0, 19);
+    t.field("threads", &S::threads, "Threads. 0: those of trainer. Default: 0.").range(0, 1024);
+    t.field("keepOptimizer", &S::keep_optimizer,
+            "The state of the optimizer stays from round to round. Default: false.");
+    t.field("privacy", &S::privacy, "Differential privacy on the node: {clipNorm, noise}.")
+        .shaped(open_settings());
+  }
+};
+
 struct FederatedShape {
   std::string mode, late;
   std::int64_t rounds = 0, minimum_clients = 0, clients_per_round = 0, local_epochs = 0,
@@ -112,6 +135,7 @@ struct FederatedShape {
   std::optional<FederatedEvaluationShape> evaluation;
   std::optional<CompressionShape> compression;
   std::optional<BoundsShape> bounds;
+  std::optional<ClientShape> client;
 
   static void describe(Type<FederatedShape>& t);
 };
@@ -175,6 +199,7 @@ void FederatedShape::describe(Type<FederatedShape>& t) {
           "async: versions after which an update is dropped. Default: 20.")
       .range(0, 100'000);
   t.field("bounds", &S::bounds, "Limits of one update.");
+  t.field("client", &S::client, "When and how much Varda's trainers may work.");
   t.field("privacy", &S::privacy, "Differential privacy. The guide has the members.")
       .shaped(open_settings());
   t.field("secureAggregation", &S::secure_aggregation,

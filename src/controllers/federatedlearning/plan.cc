@@ -80,6 +80,13 @@ void add_model(const FederatedLearningJob& job, Worker& worker) {
   worker.needs_model = worker.model.has_value();
 }
 
+/// The settings for the aggregation worker: varda-aggregate refuses those of the trainers.
+Json aggregator_settings(const FederatedLearningJob& job) {
+  Json out = settings_of(job);
+  if (is_ours(job.spec.aggregation_worker)) out.erase("client");
+  return out;
+}
+
 Worker placed_aggregator(const FederatedLearningJob& job, const std::string& node) {
   Worker worker;
   worker.name = kAggregatorName;
@@ -100,13 +107,13 @@ Worker placed_aggregator(const FederatedLearningJob& job, const std::string& nod
   return worker;
 }
 
-void complete_trainer(const FederatedLearningJob& job, bool ours, Worker& worker) {
+void complete_trainer(const FederatedLearningJob& job, Worker& worker) {
   worker.has_output = true;
   // A header before the first byte would surprise programs of users.
   const bool identity = !job.spec.aggregation_worker.has_template();
   worker.streams.push_back({.name = std::string(kAggregatorStream),
                             .address = job.status.aggregator.address,
-                            .listen = !ours,
+                            .listen = true,
                             .identity = identity,
                             .unknown = {}});
   add_model(job, worker);
@@ -275,13 +282,13 @@ class Planner {
     return std::move(made.problem);
   }
 
-  void add_common(Worker& worker) const {
+  void add_common(Worker& worker, const Json& settings) const {
     worker.variables.emplace_back("JOB_NAME", job_.metadata.name);
     if (!worker.model) worker.variables.emplace_back("MODEL_NAME", model_name(job_));
     worker.variables.emplace_back("FEDERATED", codec::write_json(federated_variable(job_)));
     worker.first_values.emplace_back("PARTICIPANTS_COUNT",
                                      std::to_string(participants_.list.size()));
-    worker.first_values.emplace_back("PARAMETERS", codec::write_json(settings_of(job_)));
+    worker.first_values.emplace_back("PARAMETERS", codec::write_json(settings));
   }
 
   void plan_aggregator() {
@@ -301,7 +308,7 @@ class Planner {
     out_.problem = model_problem(worker, *agent);
     if (out_.problem) return;
     worker.variables.emplace_back("AGG_BIND_PORT", std::to_string(workers::bind_port(worker)));
-    add_common(worker);
+    add_common(worker, aggregator_settings(job_));
     worker.pod_spec = with_restarts(
         is_ours(spec) ? our_pod(runs::program_container("aggregator", options_.aggregate_image,
                                                         {"--worker"}, *agent),
@@ -346,20 +353,18 @@ class Planner {
       return Problem{"WaitingForAggregator", "waiting for the pod of the aggregation worker"};
     const workers::EdgeNodePtr agent = world_.edge_node(node);
     trainer_ = one.worker;
-    complete_trainer(job_, is_ours(*one.entry), trainer_);
+    complete_trainer(job_, trainer_);
     if (out_.base) trainer_.model = resolved(job_, *out_.base);
     trainer_.needs_model = trainer_.model.has_value();
     if (auto problem = model_problem(trainer_, *agent)) return problem;
     if (!one.dataset.empty()) trainer_.variables.emplace_back("DATASET_NAME", one.dataset);
     if (one.data) add_dataset(*one.data, "TRAIN", trainer_);
     if (one.evaluation) add_dataset(*one.evaluation, "EVAL", trainer_);
-    if (!is_ours(*one.entry)) {
-      if (auto problem = add_address(*agent)) return problem;
-    }
-    add_common(trainer_);
+    if (auto problem = add_address(*agent)) return problem;
+    add_common(trainer_, settings_of(job_));
     trainer_.pod_spec = with_restarts(
         is_ours(*one.entry) ? our_pod(runs::program_container("trainer", options_.train_image,
-                                                              {"--federated", "--worker"}, *agent),
+                                                              {"--worker", "--federated"}, *agent),
                                       *one.entry)
                             : one.entry->pod_spec());
     trainer_.pod_metadata = one.entry->pod_metadata();
@@ -514,7 +519,7 @@ std::optional<hosting::NodeWork> work_for(const FederatedLearningJob& job,
         worker.name = replica_name(names[i], number);
         worker.node_name = name;
         if (!here.contains(workers::worker_pod_name(job_of(job), worker, name, 0))) continue;
-        complete_trainer(job, is_ours(entry), worker);
+        complete_trainer(job, worker);
         add_work(job, worker, node, nodes, pods, work);
       }
     }
