@@ -6,10 +6,7 @@
 #include "codec/text.h"
 #include "controllers/federatedlearning/plan.h"
 #include "controllers/federatedlearning/report.h"
-#include "controllers/runs/attempts.h"
-#include "controllers/runs/conditions.h"
-#include "controllers/runs/ended_pods.h"
-#include "controllers/runs/result.h"
+#include "controllers/runs/runs.h"
 #include "hosting/conditions.h"
 #include "hosting/pod_problem.h"
 

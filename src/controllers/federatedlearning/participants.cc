@@ -7,7 +7,7 @@
 
 #include "codec/digest.h"
 #include "controllers/dataset/dataset.h"
-#include "controllers/runs/program.h"
+#include "controllers/runs/runs.h"
 
 namespace varda::controllers::federatedlearning {
 

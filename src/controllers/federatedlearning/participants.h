@@ -8,7 +8,7 @@
 
 #include "api/sedna/federated_learning_job.h"
 #include "controllers/federatedlearning/plan.h"
-#include "controllers/runs/inputs.h"
+#include "controllers/runs/runs.h"
 #include "controllers/workers/workers.h"
 
 namespace varda::controllers::federatedlearning {

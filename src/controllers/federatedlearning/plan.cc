@@ -6,10 +6,7 @@
 #include <utility>
 
 #include "controllers/federatedlearning/participants.h"
-#include "controllers/runs/ended_pods.h"
-#include "controllers/runs/program.h"
-#include "controllers/runs/report.h"
-#include "controllers/workers/pod_template.h"
+#include "controllers/runs/runs.h"
 #include "hosting/pod_settings.h"
 
 namespace varda::controllers::federatedlearning {

@@ -18,7 +18,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/sedna/federated_learning_job.h"
 #include "base/clock.h"
-#include "controllers/runs/inputs.h"
+#include "controllers/runs/runs.h"
 #include "controllers/workers/workers.h"
 #include "hosting/model_archive.h"
 #include "hosting/node_work.h"
@@ -100,7 +100,7 @@ FederatedObservation observe(const api::FederatedLearningJob& job, const Federat
                              WallTime now);
 
 /// The Model that gets the result, as present: of the group that the spec names, else of the group
-/// that has one. Nothing: there is none.
+/// that has one. Nothing: it does not exist.
 std::optional<hosting::AnyModel> output_model(const api::FederatedLearningJob& job,
                                               const hosting::AnyModels& models);
 /// Name of the Model that gets the result. A started job keeps it.

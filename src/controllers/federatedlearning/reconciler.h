@@ -9,7 +9,7 @@
 
 #include "base/mutex.h"
 #include "controllers/federatedlearning/plan.h"
-#include "controllers/runs/writes.h"
+#include "controllers/runs/runs.h"
 #include "hosting/node_work.h"
 #include "hosting/passing_problems.h"
 #include "hosting/servers.h"

@@ -12,7 +12,7 @@
 
 #include "api/edgeai/edge_node.h"
 #include "api/sedna/federated_learning_job.h"
-#include "controllers/runs/report.h"
+#include "controllers/runs/runs.h"
 
 namespace varda::controllers::federatedlearning {
 

@@ -4,10 +4,7 @@
 #include <utility>
 
 #include "codec/text.h"
-#include "controllers/runs/attempts.h"
-#include "controllers/runs/conditions.h"
-#include "controllers/runs/ended_pods.h"
-#include "controllers/runs/result.h"
+#include "controllers/runs/runs.h"
 #include "controllers/trainingmodel/plan.h"
 #include "hosting/conditions.h"
 #include "hosting/pod_problem.h"

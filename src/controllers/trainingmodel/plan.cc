@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "controllers/runs/ended_pods.h"
-#include "controllers/runs/program.h"
+#include "controllers/runs/runs.h"
 #include "hosting/pod_settings.h"
 #include "hosting/servers.h"
 

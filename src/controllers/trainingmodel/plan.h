@@ -18,7 +18,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
 #include "base/clock.h"
-#include "controllers/runs/inputs.h"
+#include "controllers/runs/runs.h"
 #include "controllers/trainingmodel/report.h"
 #include "controllers/workers/workers.h"
 #include "hosting/node_work.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "controllers/runs/writes.h"
+#include "controllers/runs/runs.h"
 #include "controllers/trainingmodel/plan.h"
 #include "hosting/node_work.h"
 #include "hosting/passing_problems.h"

@@ -9,7 +9,7 @@
 
 #include "api/ai/training_model.h"
 #include "api/edgeai/edge_node.h"
-#include "controllers/runs/report.h"
+#include "controllers/runs/runs.h"
 
 namespace varda::controllers::trainingmodel {
 

@@ -143,6 +143,8 @@ std::string worker_pod_name(const Job& job, const Worker& worker, const std::str
 std::string worker_name(const Job& job, const Worker& worker);
 /// "NS/NAME.WORKER": key of the worker's model in EdgeNode.spec.models.
 std::string worker_model_key(const Job& job, const Worker& worker);
+/// Target port of the Service: the first declared TCP port, else the Service's port.
+std::int64_t bind_port(const Worker& worker);
 /// True for the worker's own pods (kEdge) and pods of its Deployment.
 bool is_worker_pod(const Job& job, const Worker& worker, const api::Pod& pod);
 
@@ -215,7 +217,8 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker,
 std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
                                          const hosting::NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods);
-/// The port of a worker's stream with `listen` on the node, "HOST:PORT". "": there is none yet.
+/// The port of a worker's stream with `listen` on the node, "HOST:PORT". "": the agent has not
+/// opened it.
 std::string stream_listener(const Job& job, const Worker& worker, const api::EdgeNode& node,
                             std::int64_t number, std::string_view stream);
 /// True if the node offers the wanted version of the worker's model, and no former one. Requires a
