@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the container images of this version from the release build, as OCI archives:
-# build/images/{varda,varda-serve,varda-train}-VERSION.oci.tar. `ctr images import` and `podman load`
+# build/images/{varda,varda-serve,varda-train,varda-aggregate}-VERSION.oci.tar. `ctr images import` and `podman load`
 # read them.
 #
 #   scripts/images.sh                 all images, with buildah (FROM scratch)
@@ -68,7 +68,7 @@ root_of() {  # NAME DIR: the tree of an image
   chmod 1777 "$root/tmp"
   program "$root" "$bin/$name" "/usr/bin/$name"
   local loaded=("$bin/$name")
-  if [ "$name" != varda ]; then
+  if [ "$name" = varda-serve ] || [ "$name" = varda-train ]; then
     local engine=$bin/../lib/varda/varda-engine-onnxruntime.so
     [ -f "$engine" ] || fail "$engine is missing: run make deps build"
     [ -f "$onnxruntime" ] || fail "$onnxruntime is missing: run make deps"
@@ -158,3 +158,4 @@ echo '{"default": [{"type": "insecureAcceptAnything"}]}' > "$work/policy.json"
 pack varda "Varda: operator, gateway and agent"
 pack varda-serve "Varda: model server with ONNX Runtime"
 pack varda-train "Varda: trainer with ONNX Runtime"
+pack varda-aggregate "Varda: aggregator of federated jobs"

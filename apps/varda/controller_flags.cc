@@ -18,8 +18,13 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
       ->group(kServerGroup);
   command
       .add_option("--train-image", flags.train_image,
-                  "image of varda-train, for TrainingModels with a trainer")
+                  "image of varda-train, for TrainingModels with a trainer and for federated jobs")
       ->default_str(usual.train_image)
+      ->group(kServerGroup);
+  command
+      .add_option("--aggregate-image", flags.aggregate_image,
+                  "image of varda-aggregate, for FederatedLearningJobs")
+      ->default_str(usual.aggregate_image)
       ->group(kServerGroup);
   command
       .add_option("--fetch-image", flags.fetch_image,
@@ -55,6 +60,7 @@ Result<hosting::Options> model_options(const ControllerFlags& flags,
     options.serve_image = flags.serve_image;
   }
   if (!flags.train_image.empty()) options.train_image = flags.train_image;
+  if (!flags.aggregate_image.empty()) options.aggregate_image = flags.aggregate_image;
   if (!flags.fetch_image.empty()) options.fetch_image = flags.fetch_image;
   if (!flags.edge_network.empty()) options.edge_network = flags.edge_network;
   if (!flags.model_keys.empty()) {

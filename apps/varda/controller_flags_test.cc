@@ -26,6 +26,7 @@ TEST(ControllerFlags, DefaultFlagsKeepTheBuiltInServerTable) {
   EXPECT_EQ(options.servers.at("onnx").image, usual.servers.at("onnx").image);
   EXPECT_EQ(options.serve_image, usual.serve_image);
   EXPECT_EQ(options.train_image, usual.train_image);
+  EXPECT_EQ(options.aggregate_image, usual.aggregate_image);
   EXPECT_EQ(options.fetch_image, usual.fetch_image);
   EXPECT_EQ(options.edge_network, usual.edge_network);
 }
@@ -34,12 +35,14 @@ TEST(ControllerFlags, FlagsSetImagesAndTheEdgeNetwork) {
   ControllerFlags flags;
   ASSERT_EQ(
       parse_controllers(flags, {"--serve-image=registry/serve:1", "--train-image=registry/train:1",
+                                "--aggregate-image=registry/aggregate:1",
                                 "--fetch-image=registry/varda:1", "--edge-network=hostport"}),
       "");
   const hosting::Options options = model_options(flags, "").value();
   EXPECT_EQ(options.servers.at("onnx").image, "registry/serve:1");
   EXPECT_EQ(options.serve_image, "registry/serve:1");
   EXPECT_EQ(options.train_image, "registry/train:1");
+  EXPECT_EQ(options.aggregate_image, "registry/aggregate:1");
   EXPECT_EQ(options.fetch_image, "registry/varda:1");
   EXPECT_EQ(options.edge_network, "hostport");
   EXPECT_THAT(parse_controllers(flags, {"--edge-network=bridge"}), HasSubstr("--edge-network"));

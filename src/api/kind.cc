@@ -8,6 +8,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
 #include "api/internal/categories.h"
+#include "api/sedna/federated_learning_job.h"
 #include "api/sedna/joint_inference_service.h"
 
 namespace varda::api {
@@ -51,7 +52,8 @@ const std::vector<const Kind*>& kinds() {
                                             &Model::kind(),
                                             &SednaDataset::kind(),
                                             &SednaModel::kind(),
-                                            &JointInferenceService::kind()};
+                                            &JointInferenceService::kind(),
+                                            &FederatedLearningJob::kind()};
   return all;
 }
 

@@ -1,7 +1,9 @@
 #include "api/rule.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "base/text.h"
 #include "codec/text.h"
@@ -425,6 +427,38 @@ Rule at_most(std::string_view member, std::int64_t maximum, std::string_view why
     return {invalid("." + number, self[number], why)};
   };
   return rule;
+}
+
+namespace {
+
+Rule strictly(std::string_view member, const char* sign, std::int64_t bound, std::string what,
+              std::function<bool(double)> right) {
+  Rule rule;
+  const std::string number(member);
+  rule.cel = "!has(self." + number + ") || self." + number + " " + sign + " " +
+             std::to_string(bound) + ".0";
+  rule.message = what;
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = "." + number;
+  rule.check = [number, what = std::move(what),
+                right = std::move(right)](const Json& self) -> std::vector<Violation> {
+    const Json& value = self[number];
+    if (!value.is_number() || right(value.as_double())) return {};
+    return {invalid("." + number, value, what)};
+  };
+  return rule;
+}
+
+}  // namespace
+
+Rule above(std::string_view member, std::int64_t bound) {
+  return strictly(member, ">", bound, "must be greater than " + std::to_string(bound),
+                  [bound](double value) { return value > static_cast<double>(bound); });
+}
+
+Rule below(std::string_view member, std::int64_t bound) {
+  return strictly(member, "<", bound, "must be less than " + std::to_string(bound),
+                  [bound](double value) { return value < static_cast<double>(bound); });
 }
 
 Rule name_is_service_name() { return name_is_label(63, "because a Service gets the same name"); }

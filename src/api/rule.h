@@ -68,6 +68,10 @@ Rule at_most_when(std::string_view member, std::int64_t maximum, std::string_vie
                   std::string_view value, std::string_view why);
 /// If present, the integer `member` is at most `maximum`.
 Rule at_most(std::string_view member, std::int64_t maximum, std::string_view why);
+/// If present, the number `member` is greater than, or less than, `bound`. A schema has inclusive
+/// bounds only.
+Rule above(std::string_view member, std::int64_t bound);
+Rule below(std::string_view member, std::int64_t bound);
 /// At the root of a kind: metadata.name is a DNS-1035 label, because a Service gets the same name.
 Rule name_is_service_name();
 /// At the root of a kind: metadata.name is a DNS-1035 label of at most `length_max` characters;

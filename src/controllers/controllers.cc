@@ -4,6 +4,7 @@
 
 #include "controllers/dataset/dataset.h"
 #include "controllers/edgenode/edgenode.h"
+#include "controllers/federatedlearning/federatedlearning.h"
 #include "controllers/inferencemodel/inferencemodel.h"
 #include "controllers/joint/joint.h"
 #include "controllers/model/model.h"
@@ -34,6 +35,7 @@ std::unique_ptr<Controllers> add_all(runtime::Manager& manager, const hosting::O
   // Kinds with workers come first: other kinds use their jobs.
   all->add(joint::add(manager, options));
   all->add(trainingmodel::add(manager, options));
+  all->add(federatedlearning::add(manager, options));
   all->add(inferencemodel::add(manager, options, all->jobs));
   all->add(edgenode::add(manager, options, all->jobs));
   all->add(dataset::add(manager, options));

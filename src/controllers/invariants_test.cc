@@ -35,6 +35,11 @@ const std::vector<Kind>& kinds() {
        "training",
        {"training-model.md", "workers.md", "joint-inference.md", "inference-model.md"},
        false},
+      {"federatedlearning",
+       "job",
+       {"federated-learning.md", "training-model.md", "workers.md", "joint-inference.md",
+        "inference-model.md"},
+       false},
       {"dataset", "dataset", {"datasets.md"}, false},
       {"model", "model", {"models.md"}, false}};
   return all;

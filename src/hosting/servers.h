@@ -80,8 +80,10 @@ Result<ServerTable> servers_from_json(const codec::Json& table);
 struct Options {
   ServerTable servers = builtin_servers();
   std::string serve_image = "varda-serve";  // also for the first tier of joint inference
-  std::string train_image = "varda-train";  // the trainer of TrainingModels
-  /// URL of the registry that gets results of TrainingModels: "http://127.0.0.1:8092". "": none.
+  std::string train_image = "varda-train";  // the trainer of TrainingModels and federated jobs
+  std::string aggregate_image = "varda-aggregate";  // the aggregator of FederatedLearningJobs
+  /// URL of the registry that gets results of TrainingModels and federated jobs:
+  /// "http://127.0.0.1:8092". "": none.
   std::string registry_url;
   std::string fetch_image = "varda";  // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
   std::vector<std::string> fetch_arguments;  // further arguments of that program: --allow-source

@@ -20,7 +20,7 @@ def seen(root):
     return {str(path.relative_to(root)): (path.lstat().st_mode, path.lstat().st_mtime, content(path)) for path in root.rglob('*')}
 
 
-NAMES = ('varda', 'varda-serve', 'varda-train')
+NAMES = ('varda', 'varda-serve', 'varda-train', 'varda-aggregate')
 
 
 class Images(unittest.TestCase):

@@ -16,6 +16,7 @@ KEPT = {
     ('varda-operator', 'update', 'ai.kubeedge.io', 'inferencemodels/finalizers'): 'clusters that guard blockOwnerDeletion ask for it',
     ('varda-operator', 'update', 'sedna.io', 'jointinferenceservices/finalizers'): 'as above',
     ('varda-operator', 'update', 'ai.kubeedge.io', 'trainingmodels/finalizers'): 'as above',
+    ('varda-operator', 'update', 'sedna.io', 'federatedlearningjobs/finalizers'): 'as above',
 }
 # Rights used after a conflict, a lost race or hours. Their calls share the code of the other calls.
 RARE = {
@@ -24,6 +25,7 @@ RARE = {
     ('varda-operator', 'get', 'edgeai.io', 'models'): 'as above', ('varda-operator', 'get', 'sedna.io', 'models'): 'as above',
     ('varda-operator', 'get', 'sedna.io', 'jointinferenceservices'): 'as above',
     ('varda-operator', 'get', 'ai.kubeedge.io', 'trainingmodels'): 'as above',
+    ('varda-operator', 'get', 'sedna.io', 'federatedlearningjobs'): 'as above',
     ('varda-operator', 'get', '', 'pods'): 'a child is read again after a conflict', ('varda-operator', 'get', '', 'services'): 'as above',
     ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
     **{('varda-operator', verb, 'autoscaling', 'horizontalpodautoscalers'): 'the embedded server has none to watch or write'
@@ -196,19 +198,31 @@ class Rbac(unittest.TestCase):
         """A run from its start to its end."""
         self.apply({'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'TrainingModel', 'metadata': {'name': name, 'namespace': 'default'},
                     'spec': {'modelName': 'trained', 'nodeName': node, 'image': 'train:1', 'output': {'version': version}}})
+        self.finish('trainingmodel', name, node, version)
+
+    def federate(self, name, node, version):
+        """A federated job from its start to its end, with a Model of Sedna's group."""
+        pod = {'containers': [{'image': 'train:1'}]}
+        self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'FederatedLearningJob', 'metadata': {'name': name, 'namespace': 'default'},
+                    'spec': {'aggregationWorker': {'model': {'name': 'shared', 'group': 'sedna.io'}, 'nodeName': node, 'workerSpec': pod},
+                             'trainingWorkers': [{'nodeName': node, 'workerSpec': pod}]}})
+        self.finish('federatedlearningjob', name, node, version)
+
+    def finish(self, kind, name, node, version):
+        """The node reports the result of a run."""
         m.wait_until('its worker', lambda: [w for w in self.cluster.get('edgenode', node)['spec'].get('workers', []) if w['owner'].endswith(name)])
         path = '/apis/edgeai.io/v1alpha1/edgenodes/' + node
 
         def reported():
             live = json.loads(self.cluster.kubectl('get', '--raw', path))
-            worker, = [w for w in live['spec']['workers'] if w['owner'].endswith(name)]
+            worker = [w for w in live['spec']['workers'] if w['owner'].endswith(name) and 'uploads' in w][0]
             live.setdefault('status', {})['workers'] = [{'key': worker['key'], 'uid': worker['uid'], 'report': {
                 'artifacts': {'model': {'sha256': version * 64, 'bytes': 9, 'sent': 9, 'state': 'Uploaded'}},
                 'results': {'final': {'data': {'artifact': 'model', 'metrics': {'accuracy': 0.9}}}}}}]
             return self.cluster.kubectl('replace', '--raw', path + '/status', '-f', '-', input=json.dumps(live), check=False).returncode == 0
         m.wait_until('the report written', reported)
-        m.wait_until('its end', lambda: self.condition('trainingmodel', name, 'Complete') == ('True', 'Trained'))
-        self.cluster.kubectl('delete', 'trainingmodel', name)
+        m.wait_until('its end', lambda: self.condition(kind, name, 'Complete') == ('True', 'Trained'))
+        self.cluster.kubectl('delete', kind, name)
 
     def exercise(self):
         """Does every task of a user, each to its end."""
@@ -301,6 +315,7 @@ class Rbac(unittest.TestCase):
                    {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'EdgeNode', 'metadata': {'name': 'line10'}, 'spec': {}})
         for version in ('5', '6'):
             self.train('ages-' + version, 'line10', version)
+            self.federate('all-' + version, 'line10', version)
 
         # The service is deleted. Events have recorded its life.
         m.wait_until('events', lambda: [e for e in self.cluster.get('events')['items'] if e['source'].get('component') == 'varda-operator'])

@@ -237,7 +237,7 @@ class Manifests(unittest.TestCase):
 
     def test_images_have_the_version_of_this_release(self):
         version = re.search(r'project\(varda VERSION (\S+)', (ROOT / 'CMakeLists.txt').read_text()).group(1)
-        ours = {'localhost/%s:%s' % (name, version) for name in ('varda', 'varda-serve', 'varda-train')}
+        ours = {'localhost/%s:%s' % (name, version) for name in ('varda', 'varda-serve', 'varda-train', 'varda-aggregate')}
         for text in (self.text['default'], self.text['namespaced']):
             self.assertEqual(set(re.findall(r'localhost/[a-z-]+:\S+', text)), ours)
         self.assertEqual(set(re.findall(r'\S+/varda[a-z-]*:\S+', self.text['registry'])), {o.replace('localhost', 'registry.example') for o in ours})

@@ -12,30 +12,6 @@ namespace varda::api {
 
 namespace {
 
-struct Bound {
-  const char* cel;  // after the member: "> 0.0"
-  const char* what;
-  bool (*right)(double value);
-};
-
-/// If present, the number `member` is within the bound.
-Rule number_is(const std::string& member, const Bound& bound) {
-  Rule rule;
-  rule.cel = "!has(self." + member + ") || self." + member + " " + bound.cel;
-  rule.message = bound.what;
-  rule.reason = "FieldValueInvalid";
-  rule.field_path = "." + member;
-  rule.check = [member, bound](const Json& self) -> std::vector<Violation> {
-    const Json& value = self[member];
-    if (!value.is_number() || bound.right(value.as_double())) return {};
-    return {rules::invalid("." + member, value, bound.what)};
-  };
-  return rule;
-}
-
-const Bound kPositive{"> 0.0", "must be greater than 0", [](double x) { return x > 0; }};
-const Bound kBelowOne{"< 1.0", "must be less than 1", [](double x) { return x < 1; }};
-
 // Largest bound of numbers without a natural one. A schema has whole bounds only.
 constexpr std::int64_t kNumberMax = 1'000'000'000;
 
@@ -57,9 +33,9 @@ struct OptimizerShape {
     t.field("beta2", &S::beta2, "adam and adamw: default 0.999.").range(0, 1);
     t.field("epsilon", &S::epsilon, "adam and adamw: default 1e-8.").range(0, 1);
     t.field("weightDecay", &S::weight_decay, "Default: 0.").range(0, kNumberMax);
-    t.rule(number_is("learningRate", kPositive));
-    for (const char* member : {"momentum", "beta1", "beta2"}) t.rule(number_is(member, kBelowOne));
-    t.rule(number_is("epsilon", kPositive));
+    t.rule(rules::above("learningRate", 0));
+    for (const char* member : {"momentum", "beta1", "beta2"}) t.rule(rules::below(member, 1));
+    t.rule(rules::above("epsilon", 0));
   }
 };
 
@@ -81,7 +57,7 @@ struct ScheduleShape {
     t.field("factor", &S::factor, "step: factor of each step. Default: 0.1.").range(0, 1);
     t.field("minimum", &S::minimum, "Lower bound of the learning rate. Default: 0.")
         .range(0, kNumberMax);
-    t.rule(number_is("factor", kPositive));
+    t.rule(rules::above("factor", 0));
   }
 };
 
@@ -176,8 +152,8 @@ void TrainerShape::describe(Type<TrainerShape>& t) {
   t.field("seed", &S::seed, "Seed of all random choices. Default: 1.").format("int64");
   t.field("threads", &S::threads, "Threads of the trainer. 0: all processors. Default: 0.")
       .range(0, 1024);
-  t.rule(number_is("labelSmoothing", kBelowOne));
-  t.rule(number_is("huberDelta", kPositive));
+  t.rule(rules::below("labelSmoothing", 1));
+  t.rule(rules::above("huberDelta", 0));
 }
 
 }  // namespace

@@ -154,10 +154,6 @@ std::vector<Rule> worker_rules() {
       forbidden_with(
           kSelector, {{"nodeName"}},
           "may not be set together with nodeName: exactly one of them says where the worker runs"),
-      unless_any_set(
-          {kWorkerSpec, kTemplate},
-          forbidden_with(kHpa, {kHpa},
-                         "needs a workerSpec or template: varda-serve is not autoscaled")),
       reserved_variables(),
   };
   for (const Member& pod : {kWorkerSpec, kTemplate}) {
@@ -172,6 +168,13 @@ std::vector<Rule> worker_rules() {
     all.push_back(same(node, "nodeName", "must be the nodeName of the worker"));
   }
   return all;
+}
+
+Rule autoscaling_rule() {
+  return rules::unless_any_set(
+      {kWorkerSpec, kTemplate},
+      rules::forbidden_with(kHpa, {kHpa},
+                            "needs a workerSpec or template: varda-serve is not autoscaled"));
 }
 
 std::vector<Rule> edge_worker_rules() {

@@ -58,17 +58,7 @@ std::vector<std::string> index_by_model(const JointInferenceService& service) {
 std::vector<std::string> places_of(const Tier& tier) {
   if (!tier.node.empty()) return {tier.node};
   if (tier.selector == nullptr) return {tier.layer.empty() ? std::string() : at_layer(tier.layer)};
-  if (!tier.selector->match_labels.empty())
-    return hosting::selector_values(tier.selector->match_labels);
-  for (const api::SelectorRequirement& requirement : tier.selector->match_expressions) {
-    if (requirement.op == "Exists") return {requirement.key};
-    if (requirement.op != "In" || requirement.values.empty()) continue;
-    std::vector<std::string> labels;
-    for (const std::string& value : requirement.values)
-      labels.push_back(requirement.key + "=" + value);
-    return once(std::move(labels));
-  }
-  return {""};
+  return workers::selection_values(*tier.selector);
 }
 
 std::vector<std::string> values_to_search(const std::string& name, const api::Node* node) {

@@ -34,6 +34,8 @@ inline const std::string kInferenceModels =
     "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
 inline const std::string kTrainingModels =
     "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/trainingmodels";
+inline const std::string kFederatedJobs =
+    "/apis/sedna.io/v1alpha1/namespaces/default/federatedlearningjobs";
 inline const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
 inline const std::string kNodes = "/api/v1/nodes";
 inline const std::string kPods = "/api/v1/namespaces/default/pods";

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codec/text.h"
+#include "controllers/runs/runs.h"
 #include "controllers/trainingmodel/plan.h"
 #include "hosting/conditions.h"
 #include "hosting/pod_problem.h"
@@ -19,88 +20,17 @@ using hosting::kTrue;
 using hosting::kUnknown;
 using hosting::no;
 using hosting::Problem;
-using hosting::Verdict;
+using runs::attempts_text;
+using runs::main_metric;
+using runs::ReportedArtifact;
+using runs::ReportedResult;
 using std::chrono::seconds;
 
-constexpr std::size_t kMessageBytesMax = 8192;
-constexpr std::size_t kDefaultVersionDigits = 12;
-constexpr std::int64_t kPermanentExit = 2;  // of varda-train: another attempt fails too
-
 std::string text_of(std::int64_t number) { return std::to_string(number); }
-
-/// "1 attempt", "3 attempts"
-std::string attempts_text(std::int64_t number) {
-  return text_of(number) + (number == 1 ? " attempt" : " attempts");
-}
-
-bool failed_now(const api::ContainerStatus& container) {
-  if (container.state.at("waiting/reason").as_string() == "CrashLoopBackOff") return true;
-  const Json& ended = container.state["terminated"];
-  return ended.is_object() && ended["exitCode"].as_integer() != 0;
-}
-
-bool has_started(const api::ContainerStatus& container) {
-  return container.restart_count > 0 || container.state["running"].is_object() ||
-         container.state["terminated"].is_object() ||
-         container.last_state["terminated"].is_object();
-}
-
-/// Adds the pod's starts to those of former pods.
-void count_attempts(const api::Pod& pod, std::string_view now, TrainingModelStatus& status) {
-  if (pod.metadata.uid != status.pod_uid) {
-    status.earlier = {status.attempts, status.failed};
-    status.pod = pod.metadata.name;
-    status.pod_uid = pod.metadata.uid;
-  }
-  if (status.start_time.empty()) status.start_time = now;
-  // The end of a pod that is being deleted, for a suspension for example, is no failure.
-  const bool stays = !pod.metadata.deleting();
-  std::int64_t starts = 0, failures = 0;
-  for (const api::ContainerStatus& container : pod.status.container_statuses) {
-    const std::int64_t restarts = std::max<std::int64_t>(container.restart_count, 0);
-    starts = std::max(starts, has_started(container) ? restarts + 1 : 0);
-    failures = std::max(failures, restarts + (stays && failed_now(container) ? 1 : 0));
-  }
-  if (stays && pod.status.phase == "Failed") failures = std::max<std::int64_t>(failures, 1);
-  starts = std::max(starts, failures);
-  status.attempts = std::max(status.attempts, status.earlier.attempts + starts);
-  status.failed = std::max(status.failed, status.earlier.failed + failures);
-}
-
-std::string version_of(const TrainingModel& training, const ReportedArtifact& file) {
-  const std::string& wanted = training.spec.output.version;
-  return wanted.empty() ? file.sha256.substr(0, kDefaultVersionDigits) : wanted;
-}
-
-std::string url_of(const std::string& registry, const ReportedArtifact& file,
-                   const std::string& name) {
-  std::string url = registry;
-  while (url.ends_with('/')) url.pop_back();
-  url += "/v1/blobs/sha256:" + file.sha256;
-  return name.empty() ? url : url + "/" + name;
-}
-
-bool is_on_its_way(const std::optional<ReportedArtifact>& file) {
-  return file && file->state != "Uploaded" && file->state != "Failed";
-}
 
 bool same_figures(const api::TrainingProgress& a, const api::TrainingProgress& b) {
   return std::tie(a.epoch, a.epochs, a.step, a.steps, a.loss, a.samples_per_second, a.remaining) ==
          std::tie(b.epoch, b.epochs, b.step, b.steps, b.loss, b.samples_per_second, b.remaining);
-}
-
-// The metric that tables show: the best known one that the run has.
-std::string main_metric(const std::vector<api::ModelMetric>& metrics) {
-  if (metrics.empty()) return "";
-  const api::ModelMetric* chosen = &metrics.front();
-  for (const char* name : {"loss", "mae", "rmse", "f1", "accuracy"}) {
-    for (const api::ModelMetric& metric : metrics)
-      if (metric.key == name) chosen = &metric;
-  }
-  const auto number = codec::parse_json(chosen->value);
-  const std::string value =
-      number.ok() && number->is_number() ? short_number(number->as_double()) : chosen->value;
-  return codec::clipped(chosen->key + " " + value, 63);
 }
 
 std::string progress_text(const api::TrainingProgress& progress) {
@@ -123,7 +53,9 @@ class Observer {
         world_(world),
         options_(options),
         wall_(now),
-        now_(meta::format_time(now)) {}
+        now_(meta::format_time(now)),
+        conditions_(out_.status.conditions, out_.status.observed_generation, out_.recheck_in, now) {
+  }
 
   TrainingObservation make() {
     out_.status = training_.status;
@@ -144,7 +76,11 @@ class Observer {
     status().base = plan_.base ? plan_.base : pinned_base(training_);
     if (!plan_.fingerprint.empty() && status().dataset_fingerprint.empty())
       status().dataset_fingerprint = plan_.fingerprint;
-    if (plan_.pod != nullptr) count_attempts(*plan_.pod, now_, status());
+    if (plan_.pod != nullptr) {
+      if (status().start_time.empty()) status().start_time = now_;
+      runs::count_attempts(*plan_.pod, {status().pod, status().pod_uid, status().attempts,
+                                        status().failed, status().earlier});
+    }
     take_figures();
     decide();
     status().summary.progress = progress_text(status().progress);
@@ -155,28 +91,18 @@ class Observer {
  private:
   TrainingModelStatus& status() { return out_.status; }
 
-  void set(std::string type, Verdict verdict) {
-    meta::set_condition(
-        status().conditions,
-        {std::move(type), std::string(verdict.status), std::move(verdict.reason),
-         codec::clipped(verdict.message, kMessageBytesMax), status().observed_generation, ""},
-        now_);
+  void set(std::string type, hosting::Verdict verdict) {
+    conditions_.set(std::move(type), std::move(verdict));
   }
-  void erase(std::string_view type) {
-    std::erase_if(status().conditions,
-                  [type](const meta::Condition& condition) { return condition.type == type; });
-  }
-  void recheck(Duration delay) {
-    delay = std::max<Duration>(delay, seconds(1));
-    out_.recheck_in = out_.recheck_in ? std::min(*out_.recheck_in, delay) : delay;
-  }
+  void erase(std::string_view type) { conditions_.erase(type); }
+  void recheck(Duration delay) { conditions_.recheck(delay); }
 
   void recheck_ended_pods() {
     const auto end = meta::parse_time(status().completion_time);
     if (status().phase != TrainingModelStatus::kComplete || !end.ok() ||
-        wall_ >= *end + kEndPatience)
+        wall_ >= *end + runs::kEndPatience)
       return;
-    recheck(std::chrono::duration_cast<Duration>(*end + kEndPatience - wall_));
+    recheck(std::chrono::duration_cast<Duration>(*end + runs::kEndPatience - wall_));
   }
 
   /// Progress and history. Each report of a new step would be a write.
@@ -249,18 +175,15 @@ class Observer {
     if (file.state == "Failed")
       return fail({"UploadFailed", "the node cannot upload the file " + result.artifact +
                                        (file.reason.empty() ? "" : ": " + file.reason)});
-    if (file.state != "Uploaded" || file.sha256.empty() || is_on_its_way(result.report))
+    if (file.state != "Uploaded" || file.sha256.empty() ||
+        (result.report && result.report->is_on_its_way()))
       return set("Running", no("Uploading", uploading_text(result)));
     status().produced =
-        api::TrainingProduced{.version = version_of(training_, file),
-                              .sha256 = file.sha256,
-                              .url = url_of(options_.registry_url, file, result.file_name),
-                              .bytes = file.bytes};
-    if (result.report && result.report->state == "Uploaded" && !result.report->sha256.empty())
-      status().produced->report_url = url_of(options_.registry_url, *result.report, "report.html");
+        runs::produced_of(result, training_.spec.output.version, options_.registry_url);
     const std::string model =
         "version " + status().produced->version + " of Model " + training_.spec.model_name;
-    if (world_.output == nullptr || !has_result(*world_.output, status())) {
+    if (world_.output == nullptr || !runs::has_result(hosting::any_model(world_.output),
+                                                      *status().produced, status().metrics)) {
       out_.output = output_of(result);
       return set("Running", no("WritingModel", "the operator writes " + model));
     }
@@ -270,7 +193,7 @@ class Observer {
     const std::string message = model + (metric.empty() ? "" : ": " + metric);
     set("Running", no("Complete", message));
     set("Complete", {kTrue, "Trained", message});
-    recheck(kEndPatience);
+    recheck(runs::kEndPatience);
   }
 
   // The node reports files and results together. A file that is missing for long never existed.
@@ -287,13 +210,7 @@ class Observer {
       erase(type);
       return false;
     }
-    set(type, no(reason, message));
-    const auto since =
-        meta::parse_time(meta::find_condition(status().conditions, type)->last_transition_time);
-    if (!since.ok()) return false;
-    if (wall_ >= *since + kResultPatience) return true;
-    recheck(std::chrono::duration_cast<Duration>(*since + kResultPatience - wall_));
-    return false;
+    return conditions_.await(type, reason, message, kResultPatience);
   }
 
   std::string uploading_text(const ReportedResult& result) const {
@@ -306,10 +223,17 @@ class Observer {
 
   Json output_of(const ReportedResult& result) const {
     const api::TrainingModelSpec& spec = training_.spec;
-    const api::TrainingProduced& produced = *out_.status.produced;
-    Json metadata = Json::object();
-    const auto add = [&](const char* name, const std::string& value) {
-      if (!value.empty()) metadata.set(name, value);
+    runs::ModelOfRun model{
+        .name = spec.model_name,
+        .ns = training_.metadata.ns,
+        .group = api::Model::resource().group,
+        .source_job = TrainingModel::resource().kind + "/" + training_.metadata.name,
+        .format = result.format,
+        .produced = *out_.status.produced,
+        .base = out_.status.base,
+        .metadata = {}};
+    const auto add = [&](const char* name, std::string value) {
+      model.metadata.emplace_back(name, std::move(value));
     };
     if (spec.dataset) add("dataset", spec.dataset->name);
     add("datasetFingerprint", out_.status.dataset_fingerprint);
@@ -317,25 +241,7 @@ class Observer {
     for (const char* name : {"seed", "epochs"}) {
       if (spec.trainer[name].is_integer()) add(name, text_of(spec.trainer[name].as_integer()));
     }
-    Json out = Json::object(
-        {{"modelUrl", produced.url},
-         {"format", result.format.empty() ? "onnx" : result.format},
-         {"sha256", produced.sha256},
-         {"size", produced.bytes},
-         {"version", produced.version},
-         {"sourceJob", TrainingModel::resource().kind + "/" + training_.metadata.name}});
-    if (const auto& base = out_.status.base) {
-      add("baseVersion", base->archive.version);
-      add("baseSha256", base->archive.sha256sum);
-      if (base->kind == api::ModelReference::kModel && base->name != spec.model_name)
-        out.set("parents", Json::array({base->name}));
-    }
-    if (!metadata.empty()) out.set("metadata", std::move(metadata));
-    return Json::object({{"apiVersion", api::Model::resource().api_version()},
-                         {"kind", api::Model::resource().kind},
-                         {"metadata", Json::object({{"name", spec.model_name},
-                                                    {"namespace", training_.metadata.ns}})},
-                         {"spec", std::move(out)}});
+    return runs::to_object(model);
   }
 
   // ---- failures that end the run
@@ -349,13 +255,7 @@ class Observer {
 
   // An exit code of varda-train means that another attempt fails too.
   bool ended_for_good() const {
-    if (!training_.spec.built_in() || plan_.pod == nullptr) return false;
-    const auto& containers = plan_.pod->status.container_statuses;
-    return std::any_of(containers.begin(), containers.end(), [](const auto& container) {
-      const auto code = [](const Json& ended) { return ended["exitCode"].as_integer(-1); };
-      return code(container.state["terminated"]) == kPermanentExit ||
-             (failed_now(container) && code(container.last_state["terminated"]) == kPermanentExit);
-    });
+    return training_.spec.built_in() && plan_.pod != nullptr && runs::ended_for_good(*plan_.pod);
   }
 
   std::optional<Problem> find_failure() {
@@ -454,14 +354,8 @@ class Observer {
   std::optional<Problem> lost_;
   WorkerReport report_;
   TrainingObservation out_;
+  runs::ConditionWriter conditions_;
 };
-
-const api::ModelMetric* metric_in(const std::vector<api::ModelMetric>& metrics,
-                                  const std::string& key) {
-  const auto found = std::find_if(metrics.begin(), metrics.end(),
-                                  [&](const api::ModelMetric& one) { return one.key == key; });
-  return found == metrics.end() ? nullptr : &*found;
-}
 
 }  // namespace
 
@@ -469,25 +363,6 @@ TrainingObservation observe(const TrainingModel& training, const TrainingPlan& p
                             const TrainingWorld& world, const hosting::Options& options,
                             WallTime now) {
   return Observer(training, plan, world, options, now).make();
-}
-
-bool has_result(const api::Model& model, const TrainingModelStatus& status) {
-  const api::TrainingProduced& produced = *status.produced;
-  return model.spec.sha256 == produced.sha256 && model.spec.version == produced.version &&
-         model.spec.url == produced.url &&
-         std::all_of(status.metrics.begin(), status.metrics.end(), [&](const auto& metric) {
-           const api::ModelMetric* found = metric_in(model.status.metrics, metric.key);
-           return found != nullptr && found->value == metric.value;
-         });
-}
-
-void set_metrics(Json& model, const TrainingModelStatus& status, WallTime now) {
-  Json metrics = Json::array();
-  for (const api::ModelMetric& metric : status.metrics)
-    metrics.push_back(Json::object({{"key", metric.key}, {"value", metric.value}}));
-  Json& target = model.make("status");
-  target.set("metrics", std::move(metrics));
-  target.set("updateTime", meta::format_time(now));
 }
 
 }  // namespace varda::controllers::trainingmodel

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "controllers/runs/runs.h"
 #include "hosting/pod_settings.h"
 #include "hosting/servers.h"
 
@@ -26,7 +27,8 @@ Worker placed_worker(const TrainingModel& training, const std::string& node) {
   worker.uploads = api::WorkerUploads{kUploadBytesMax, {}};
   worker.has_output = true;
   worker.needs_model = training.spec.initial_model.has_value();
-  if (const auto base = pinned_base(training)) worker.model = resolved(*base, training);
+  if (const auto base = pinned_base(training))
+    worker.model = runs::resolved(*base, base_request(training));
   return worker;
 }
 
@@ -35,21 +37,10 @@ Json pod_of_image(const TrainingModel& training, const api::EdgeNode& agent,
   const api::TrainingModelSpec& spec = training.spec;
   api::Pod pod;
   api::Container container;
-  container.name = "trainer";
   if (spec.built_in()) {
-    container.image = options.train_image;
-    container.image_pull_policy = "IfNotPresent";
-    container.args = {"--worker"};
-    // Without capabilities, root can read and write only what belongs to root.
-    container.security_context =
-        Json::object({{"allowPrivilegeEscalation", false},
-                      {"readOnlyRootFilesystem", true},
-                      {"capabilities", Json::object({{"drop", Json::array({"ALL"})}})}});
-    // Only the agent's user can read the worker's token, and write to its directory.
-    if (agent.status.worker_user)
-      container.security_context.set("runAsUser", *agent.status.worker_user);
-    container.unknown = Json::object({{"terminationMessagePolicy", "FallbackToLogsOnError"}});
+    container = runs::program_container("trainer", options.train_image, {"--worker"}, agent);
   } else {
+    container.name = "trainer";
     container.image = spec.image;
   }
   pod.spec.containers.push_back(std::move(container));
@@ -81,7 +72,7 @@ Json settings_of(const api::TrainingModelSpec& spec) {
   return out;
 }
 
-void add_dataset(const DatasetOnNode& dataset, const std::string& prefix, Worker& worker) {
+void add_dataset(const runs::DatasetOnNode& dataset, const std::string& prefix, Worker& worker) {
   worker.variables.emplace_back(prefix + "_DATASET_URL", dataset.path);
   worker.variables.emplace_back(prefix + "_DATASET_FORMAT", dataset.format);
   if (std::find(worker.data.begin(), worker.data.end(), dataset.mount) == worker.data.end())
@@ -130,12 +121,15 @@ class Planner {
 
   void choose_pods(bool reported) {
     const api::TrainingModelStatus& status = training_.status;
-    if (status.ended()) return remove_after_end();
+    if (status.ended()) {
+      return remove(
+          runs::pods_to_remove(world_.pods, status.conditions, status.completion_time, now_));
+    }
     if (reported) {
       out_.pods = Pods::kLeave;
       return;
     }
-    if (training_.spec.suspend) return remove_all();
+    if (training_.spec.suspend) return remove(runs::living(world_.pods));
     Worker worker = placed_worker(training_, out_.node);
     if (!out_.problem) complete(worker);
     if (out_.problem) {
@@ -145,20 +139,9 @@ class Planner {
     place_pod(worker);
   }
 
-  void remove_all() {
+  void remove(std::vector<PodPtr> pods) {
     out_.pods = Pods::kRemove;
-    for (const PodPtr& pod : world_.pods)
-      if (!pod->metadata.deleting()) out_.remove.push_back(pod);
-  }
-
-  // Ended pods of a complete run keep their log, as those of a Job.
-  void remove_after_end() {
-    remove_all();
-    const meta::Condition* complete = meta::find_condition(training_.status.conditions, "Complete");
-    if (complete == nullptr || complete->status != "True") return;
-    const auto end = meta::parse_time(training_.status.completion_time);
-    const bool patient = end.ok() && now_ < *end + kEndPatience;
-    std::erase_if(out_.remove, [&](const PodPtr& pod) { return patient || pod->ended(); });
+    out_.remove = std::move(pods);
   }
 
   void fail(std::string reason, std::string message) {
@@ -172,18 +155,15 @@ class Planner {
       return fail("RegistryMissing",
                   "the operator has no registry for results: start it with --registry URL");
     const workers::EdgeNodePtr agent = world_.edge_node(out_.node);
-    if (agent == nullptr || agent->status.model_root.empty())
-      return fail("AgentMissing", "no agent has reported from node " + out_.node +
-                                      " yet: start `varda agent` there");
-    if (agent->status.worker_root.empty() || agent->status.worker_socket_directory.empty())
-      return fail("AgentOutdated",
-                  "the agent of node " + out_.node + " has no worker API: upgrade it");
+    out_.problem = runs::agent_problem(agent.get(), out_.node);
+    if (out_.problem) return;
     if (spec.initial_model && !choose_model(worker, *agent)) return;
+    using runs::Started;
     const Started started = out_.pod != nullptr ? Started::kYes : Started::kNo;
     const auto choose = [&](const api::TrainingDataset& reference) {
       const auto found = world_.datasets.find(reference.name);
-      DatasetChoice choice = choose_dataset(
-          reference, found == world_.datasets.end() ? NamedDatasets{} : found->second, *agent,
+      runs::DatasetChoice choice = runs::choose_dataset(
+          reference, found == world_.datasets.end() ? runs::NamedDatasets{} : found->second, *agent,
           started);
       out_.problem = std::move(choice.problem);
       return std::move(choice.dataset);
@@ -212,10 +192,10 @@ class Planner {
     if (worker.model) {
       out_.base = training_.status.base;
     } else {
-      BaseChoice choice = choose_base(training_, world_.initial);
+      runs::BaseChoice choice = runs::choose_base(base_request(training_), world_.initial);
       out_.problem = std::move(choice.problem);
       if (!choice.base) return false;
-      worker.model = resolved(*choice.base, training_);
+      worker.model = runs::resolved(*choice.base, base_request(training_));
       out_.base = std::move(choice.base);
     }
     // A server may serve a former version meanwhile. A run from another version is wrong.
@@ -279,6 +259,17 @@ void keep_present(const TrainingModel& training, const std::string& model,
 
 const std::string& node_of(const TrainingModel& training) {
   return training.spec.node_name.empty() ? training.status.node : training.spec.node_name;
+}
+
+runs::BaseRequest base_request(const TrainingModel& training) {
+  const api::TrainingModelSpec& spec = training.spec;
+  return {*spec.initial_model, training.metadata, spec.model_name,
+          spec.built_in() ? runs::Trainer::kOurs : runs::Trainer::kUsers};
+}
+
+std::optional<api::TrainingBase> pinned_base(const TrainingModel& training) {
+  if (!training.spec.initial_model) return {};
+  return runs::pinned_base(training.status.base, base_request(training));
 }
 
 workers::Job job_of(const TrainingModel& training) {

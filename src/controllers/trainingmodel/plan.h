@@ -18,7 +18,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
 #include "base/clock.h"
-#include "controllers/trainingmodel/inputs.h"
+#include "controllers/runs/runs.h"
 #include "controllers/trainingmodel/report.h"
 #include "controllers/workers/workers.h"
 #include "hosting/node_work.h"
@@ -36,7 +36,7 @@ struct TrainingWorld {
   hosting::NodeList nodes;  // where the run may be
   std::function<workers::EdgeNodePtr(const std::string& node)> edge_node;
   workers::ModelWorld initial;  // the objects that spec.initialModel may mean
-  std::map<std::string, NamedDatasets> datasets;
+  std::map<std::string, runs::NamedDatasets> datasets;
   std::vector<workers::PodPtr> pods;         // of the run
   std::shared_ptr<const api::Model> output;  // named spec.modelName; null: missing
 };
@@ -80,17 +80,14 @@ struct TrainingObservation {
 inline constexpr std::chrono::seconds kFiguresPeriod{5};
 /// Time after the pod's end in which the node reports the result.
 inline constexpr std::chrono::seconds kResultPatience{60};
-/// Time after the end of the run in which the pod may end by itself, so that its log stays.
-inline constexpr std::chrono::seconds kEndPatience{30};
 TrainingObservation observe(const api::TrainingModel& training, const TrainingPlan& plan,
                             const TrainingWorld& world, const hosting::Options& options,
                             WallTime now);
 
-/// True if the Model has the result, with its metrics.
-bool has_result(const api::Model& model, const api::TrainingModelStatus& status);
-/// Gives the Model's status the metrics of the result.
-void set_metrics(Json& model, const api::TrainingModelStatus& status, WallTime now);
-
+/// Requires spec.initialModel.
+runs::BaseRequest base_request(const api::TrainingModel& training);
+/// The pinned initial model, if it belongs to the present spec.
+std::optional<api::TrainingBase> pinned_base(const api::TrainingModel& training);
 /// The node of the run without its selector: spec.nodeName, else the chosen node; "": none.
 const std::string& node_of(const api::TrainingModel& training);
 workers::Job job_of(const api::TrainingModel& training);

@@ -129,21 +129,6 @@ void record_events(const TrainingModel& training, const api::TrainingModelStatus
     writer.event(training, EventType::kWarning, running->reason, running->message);
 }
 
-// A status has facts of the run: its base, its attempts, its end. A status made from an old copy
-// must not replace them. False: the live status differs from that of `training`.
-Result<bool> write_status(const Context& ctx, const TrainingModel& training,
-                          const api::TrainingModelStatus& status, runtime::Writer& writer) {
-  bool same = true;
-  const Json before = training.status.to_json();
-  TRY_VOID(
-      writer.edit(ctx, runtime::ObjectRef::of(training), runtime::Part::kStatus, [&](Json& live) {
-        const auto now = TrainingModel::from_json(live);
-        same = now.ok() && now->status.to_json() == before;
-        if (same) live.set("status", status.to_json());
-      }));
-  return same;
-}
-
 }  // namespace
 
 void TrainingReconciler::watches(runtime::Watches<TrainingModel>& w) const {
@@ -187,7 +172,8 @@ TrainingWorld TrainingReconciler::look(const TrainingModel& training) const {
     world.initial.inference_model = caches_.of<api::InferenceModel>().get(key);
   }
   for (const std::string& name : dataset_names(training)) {
-    world.datasets.emplace(name, NamedDatasets{caches_.of<api::Dataset>().get({ns, name}),
+    world.datasets.emplace(name,
+                           runs::NamedDatasets{caches_.of<api::Dataset>().get({ns, name}),
                                                caches_.of<api::SednaDataset>().get({ns, name})});
   }
   world.pods = caches_.of<api::Pod>().owned_by(training.metadata.uid);
@@ -195,44 +181,11 @@ TrainingWorld TrainingReconciler::look(const TrainingModel& training) const {
   return world;
 }
 
-Status TrainingReconciler::write_output(const Context& ctx, const TrainingObservation& seen,
-                                        const TrainingWorld& world, runtime::Writer& writer) const {
-  TRY_VOID(writer.apply(ctx, *seen.output));
-  // The Model's arrival in the cache is a change, after which the metrics follow.
-  if (world.output == nullptr || world.output->spec.sha256 != seen.status.produced->sha256)
-    return {};
-  return writer.edit(ctx, runtime::ObjectRef::of(*world.output), runtime::Part::kStatus,
-                     [&](Json& model) { set_metrics(model, seen.status, clock_.wall()); });
-}
-
-Result<std::optional<Duration>> TrainingReconciler::replace_failed(const Context& ctx,
-                                                                   const ObjectKey& training,
-                                                                   const TrainingPlan& plan,
-                                                                   runtime::Writer& writer) {
-  std::optional<Duration> next;
-  for (const workers::PodPtr& pod : plan.failed) {
-    const auto made = meta::parse_time(pod->metadata.creation_timestamp);
-    const Duration lived =
-        made.ok() ? std::chrono::duration_cast<Duration>(clock_.wall() - *made) : Duration{};
-    Duration left{};
-    {
-      const MutexLock lock(mutex_);
-      left = pauses_[training].left(pod->metadata.key(), pod->metadata.uid, lived, clock_.now());
-    }
-    if (left > Duration{}) {
-      next = next ? std::min(*next, left) : left;
-    } else {
-      TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));
-    }
-  }
-  return next;
-}
-
 Result<runtime::Action> TrainingReconciler::on_deleted(const Context& /*ctx*/, const ObjectKey& key,
                                                        runtime::Writer& /*writer*/) {
+  failed_pods_.forget(key);
   const MutexLock lock(mutex_);
   passing_.forget(key);
-  pauses_.erase(key);
   return runtime::Action::await_change();
 }
 
@@ -266,7 +219,7 @@ Result<runtime::Action> TrainingReconciler::reconcile(const Context& ctx,
     record_events(training, seen.status, passing_, clock_.now(), writer);
     soon(passing_.wait(training.metadata.key(), clock_.now()));
   }
-  TRY(const bool written, write_status(ctx, training, seen.status, writer));
+  TRY(const bool written, runs::write_status(ctx, training, seen.status, writer));
   if (!written) return runtime::Action::after(kOldRunAgain);
   if (refused) {
     log::warn("API server rejected the pod of a run", {{"error", converged.error()}});
@@ -275,9 +228,14 @@ Result<runtime::Action> TrainingReconciler::reconcile(const Context& ctx,
   TRY_VOID(std::move(converged));
   for (const workers::PodPtr& pod : wanted.remove)
     TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));
-  if (seen.output) TRY_VOID(write_output(ctx, seen, world, writer));
+  if (seen.output) {
+    const auto present =
+        world.output == nullptr ? std::nullopt : std::optional(hosting::any_model(world.output));
+    TRY_VOID(runs::write_model(ctx, *seen.output, present, *seen.status.produced,
+                               seen.status.metrics, now, writer));
+  }
   TRY(const std::optional<Duration> pause,
-      replace_failed(ctx, training.metadata.key(), wanted, writer));
+      failed_pods_.replace(ctx, training.metadata.key(), wanted.failed, clock_, writer));
   soon(pause);
   if (world.initial.keys != nullptr && !seen.status.ended()) soon(hosting::kKeysAgain);
   return next ? runtime::Action::after(*next) : runtime::Action::await_change();

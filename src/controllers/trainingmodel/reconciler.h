@@ -2,17 +2,16 @@
 // runs give to nodes.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "controllers/runs/runs.h"
 #include "controllers/trainingmodel/plan.h"
 #include "hosting/node_work.h"
 #include "hosting/passing_problems.h"
-#include "hosting/replacement_pauses.h"
 #include "hosting/servers.h"
 #include "runtime/controller.h"
 
@@ -33,19 +32,12 @@ class TrainingReconciler {
 
  private:
   TrainingWorld look(const api::TrainingModel& training) const;
-  /// Writes the Model with the result.
-  Status write_output(const Context& ctx, const TrainingObservation& seen,
-                      const TrainingWorld& world, runtime::Writer& writer) const;
-  /// Removes failed pods after their pause. Returns the time until the next pause ends.
-  Result<std::optional<Duration>> replace_failed(const Context& ctx,
-                                                 const meta::ObjectKey& training,
-                                                 const TrainingPlan& plan, runtime::Writer& writer);
 
   const runtime::Caches& caches_;
   const hosting::Options options_;
   const Clock& clock_;
+  runs::FailedPods failed_pods_;
   Mutex mutex_;
-  std::map<meta::ObjectKey, hosting::ReplacementPauses> pauses_ GUARDED_BY(mutex_);
   hosting::PassingProblems passing_ GUARDED_BY(mutex_);
 };
 

@@ -37,8 +37,8 @@ struct ResolvedModel {
   /// Archives that nodes keep on disk, including `version`. Empty: no agent fetches the model (no
   /// digest, or a path).
   std::vector<api::EdgeModelVersion> archives;
-  std::string signature;    // of `version`, as in the object; "": none
-  std::string path;         // set if the url is a path, which is not mounted; else ""
+  std::string signature;  // of `version`, as in the object; "": none
+  std::string path;       // set if the url is a path, which is not mounted; else ""
 
   bool fetched() const { return !archives.empty(); }
   const api::EdgeModelVersion* archive() const;  // of `version`, or null

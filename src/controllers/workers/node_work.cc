@@ -110,6 +110,7 @@ Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& on
                           {"parameters", worker.hard_example_mining->parameters_to_json()}}));
   }
   if (worker.cloud_url) out.set("cloud", Json::object({{"url", *worker.cloud_url}}));
+  for (const auto& [name, value] : worker.assignment.as_object()) out.set(name, value);
   return out;
 }
 

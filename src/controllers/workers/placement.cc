@@ -7,6 +7,7 @@
 
 #include "codec/digest.h"
 #include "controllers/workers/workers.h"
+#include "hosting/node_index.h"
 
 namespace varda::controllers::workers {
 
@@ -20,6 +21,21 @@ Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec)
   worker.pod_spec = spec.pod_spec();
   worker.pod_metadata = spec.pod_metadata();
   return worker;
+}
+
+std::vector<std::string> selection_values(const api::NodeSelection& selection) {
+  if (!selection.match_labels.empty()) return hosting::selector_values(selection.match_labels);
+  for (const api::SelectorRequirement& requirement : selection.match_expressions) {
+    if (requirement.op == "Exists") return {requirement.key};
+    if (requirement.op != "In" || requirement.values.empty()) continue;
+    std::vector<std::string> labels;
+    for (const std::string& value : requirement.values)
+      labels.push_back(requirement.key + "=" + value);
+    std::sort(labels.begin(), labels.end());
+    labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
+    return labels;
+  }
+  return {""};
 }
 
 bool joined_before(const api::Node& a, const api::Node& b) {

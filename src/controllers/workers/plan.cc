@@ -34,25 +34,6 @@ Json object_of(const meta::Resource& resource, const std::string& name, const st
                        {"spec", std::move(spec)}});
 }
 
-// The pod unchanged. With its uid, so that a pod deleted meanwhile is not created again.
-Json unchanged(const api::Pod& pod) {
-  Json object = runtime::last_applied(pod.metadata);
-  if (object.is_null()) object = pod.to_json();
-  object.erase("status");
-  Json metadata = Json::object({{"name", pod.metadata.name}, {"namespace", pod.metadata.ns}});
-  for (const auto& [member, map] : {std::pair("labels", &pod.metadata.labels),
-                                    std::pair("annotations", &pod.metadata.annotations)}) {
-    Json out = Json::object();
-    for (const auto& [name, value] : *map) {
-      if (name != runtime::kLastApplied) out.set(name, value);
-    }
-    if (!out.empty()) metadata.set(member, std::move(out));
-  }
-  metadata.set("uid", pod.metadata.uid);
-  object.set("metadata", std::move(metadata));
-  return object;
-}
-
 /// A desired pod and its evaluation.
 struct Slot {
   WorkerPod* pod;
@@ -270,7 +251,7 @@ class EdgePlan {
         static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), works));
     if (!slots_.empty() && working >= std::min(leaving.size(), slots_.size())) return;
     for (PodPtr& pod : leaving) {
-      out_.objects.push_back(unchanged(*pod));
+      out_.objects.push_back(unchanged_pod(*pod));
       WorkerPod& leaving_pod = out_.pods.emplace_back();  // slots_ no longer point into out_.pods
       leaving_pod.name = pod->metadata.name;
       leaving_pod.node = pod->spec.node_name;
@@ -299,7 +280,7 @@ class EdgePlan {
     if (!slot.same || !slot.wanted) {
       // The pod may stay on its own node only.
       if (pod->spec.node_name.empty() || pod->spec.node_name == worker_pod.node)
-        out_.objects.push_back(unchanged(*pod));
+        out_.objects.push_back(unchanged_pod(*pod));
       return;
     }
     const Json applied = runtime::last_applied(pod->metadata);
@@ -307,11 +288,11 @@ class EdgePlan {
       out_.objects.push_back(std::move(*slot.wanted));
       return;
     }
-    Json unchanged_pod = unchanged(*pod);
+    Json kept = unchanged_pod(*pod);
     Json metadata = std::as_const(*slot.wanted)["metadata"];
     metadata.set("uid", pod->metadata.uid);
-    unchanged_pod.set("metadata", std::move(metadata));
-    out_.objects.push_back(std::move(unchanged_pod));
+    kept.set("metadata", std::move(metadata));
+    out_.objects.push_back(std::move(kept));
   }
 
   const Job& job_;
@@ -408,6 +389,24 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
 }
 
 }  // namespace
+
+Json unchanged_pod(const api::Pod& pod) {
+  Json object = runtime::last_applied(pod.metadata);
+  if (object.is_null()) object = pod.to_json();
+  object.erase("status");
+  Json metadata = Json::object({{"name", pod.metadata.name}, {"namespace", pod.metadata.ns}});
+  for (const auto& [member, map] : {std::pair("labels", &pod.metadata.labels),
+                                    std::pair("annotations", &pod.metadata.annotations)}) {
+    Json out = Json::object();
+    for (const auto& [name, value] : *map) {
+      if (name != runtime::kLastApplied) out.set(name, value);
+    }
+    if (!out.empty()) metadata.set(member, std::move(out));
+  }
+  metadata.set("uid", pod.metadata.uid);
+  object.set("metadata", std::move(metadata));
+  return object;
+}
 
 Json make_autoscaler(const Job& job, const Worker& worker) {
   const api::WorkerAutoscaling& wanted = *worker.autoscaling;

@@ -94,7 +94,8 @@ Json contract(const Job& job, const Worker& worker, const PodPlace& place) {
                                     : text("MODEL_URL", place.model.url));
   }
   if (worker.has_output) env.push_back(text("MODEL_URL", kOutputMount));
-  for (const auto& [name, value] : worker.variables) env.push_back(text(name, value));
+  for (const auto* variables : {&worker.variables, &worker.first_values})
+    for (const auto& [name, value] : *variables) env.push_back(text(name, value));
   if (worker.hard_example_mining) {
     env.push_back(text("HEM_NAME", worker.hard_example_mining->name));
     env.push_back(text("HEM_PARAMETERS",

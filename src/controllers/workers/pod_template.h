@@ -45,7 +45,5 @@ Json worker_selector(const Job& job, const Worker& worker);
 bool allows_path_of(const Worker& worker, const api::EdgeNode* node);
 /// Path of version `version` of the worker's model in the container; "" without any.
 std::string model_path(const Worker& worker, const std::string& version);
-/// Target port of the Service: the first declared TCP port, else the Service's port.
-std::int64_t bind_port(const Worker& worker);
 
 }  // namespace varda::controllers::workers

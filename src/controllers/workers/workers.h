@@ -94,6 +94,10 @@ struct Worker {
   bool has_output = false;
   /// Further variables of the contract: name and value.
   std::vector<std::pair<std::string, std::string>> variables = {};
+  /// The same, with the values of the pod's creation: a change of a value replaces no pod.
+  std::vector<std::pair<std::string, std::string>> first_values = {};
+  /// kEdge: further members of the assignment, an object. A change replaces no pod.
+  Json assignment = {};
   /// kEdge: paths of the node, mounted read-only at the same paths. The caller checks that the
   /// node's administrator allows them.
   std::vector<std::string> data = {};
@@ -125,6 +129,9 @@ struct WorkerNodes {
   std::optional<hosting::Problem> problem;
 };
 WorkerNodes nodes_of(const Worker& worker, const hosting::NodeList& nodes);
+/// Index values of an object with this selection, for search by a node: as
+/// hosting::selector_values.
+std::vector<std::string> selection_values(const api::NodeSelection& selection);
 /// True if `a` joined before `b`: a worker that cannot have all nodes prefers `a`.
 bool joined_before(const api::Node& a, const api::Node& b);
 
@@ -136,6 +143,8 @@ std::string worker_pod_name(const Job& job, const Worker& worker, const std::str
 std::string worker_name(const Job& job, const Worker& worker);
 /// "NS/NAME.WORKER": key of the worker's model in EdgeNode.spec.models.
 std::string worker_model_key(const Job& job, const Worker& worker);
+/// Target port of the Service: the first declared TCP port, else the Service's port.
+std::int64_t bind_port(const Worker& worker);
 /// True for the worker's own pods (kEdge) and pods of its Deployment.
 bool is_worker_pod(const Job& job, const Worker& worker, const api::Pod& pod);
 
@@ -181,6 +190,10 @@ std::optional<hosting::Problem> unmounted_model(const Worker& worker, const Work
 /// Pods on former nodes are removed once as many pods in the new places are Ready.
 WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& world);
 
+/// The pod as it is, for Writer::converge. With its uid, so that a pod deleted meanwhile is not
+/// created again.
+Json unchanged_pod(const api::Pod& pod);
+
 /// Node ports that the worker's pods want, and those that present pods have (kEdge), as input for
 /// competing owners.
 std::vector<hosting::PortClaim> claims_of(const Job& job, const Worker& worker,
@@ -204,7 +217,8 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker,
 std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
                                          const hosting::NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods);
-/// The port of a worker's stream with `listen` on the node, "HOST:PORT"; "" until it is reported.
+/// The port of a worker's stream with `listen` on the node, "HOST:PORT". "": the agent has not
+/// opened it.
 std::string stream_listener(const Job& job, const Worker& worker, const api::EdgeNode& node,
                             std::int64_t number, std::string_view stream);
 /// True if the node offers the wanted version of the worker's model, and no former one. Requires a

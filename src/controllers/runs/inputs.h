@@ -1,4 +1,5 @@
-// The inputs of a run: the initial model and the datasets. Pure.
+// The inputs of a run: the initial model and the datasets. Pure; shared by the kinds whose result
+// is a version of a Model.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,7 @@
 #include "controllers/workers/workers.h"
 #include "hosting/placement.h"
 
-namespace varda::controllers::trainingmodel {
+namespace varda::controllers::runs {
 
 /// The Datasets of one name, as cached. Null: missing.
 struct NamedDatasets {
@@ -19,19 +20,30 @@ struct NamedDatasets {
   std::shared_ptr<const api::SednaDataset> sedna;
 };
 
-/// The pinned initial model, if it belongs to the present spec.
-std::optional<api::TrainingBase> pinned_base(const api::TrainingModel& training);
+/// Our trainer reads onnx only. A worker of the user reads any format, and loads a URL itself.
+enum class Trainer { kOurs, kUsers };
 
-/// Exactly one member is set. Requires spec.initialModel. Problems are those of resolve_model(),
-/// and VersionMissing.
+/// The initial model that a run asks for. Borrows the members.
+struct BaseRequest {
+  const api::TrainingInitialModel& wanted;
+  const meta::ObjectMeta& run;
+  const std::string& model_name;  // of archives without a model
+  Trainer trainer = Trainer::kUsers;
+};
+
+/// `pinned`, if it is the choice for this request.
+std::optional<api::TrainingBase> pinned_base(const std::optional<api::TrainingBase>& pinned,
+                                             const BaseRequest& request);
+
+/// Exactly one member is set. Problems are those of resolve_model(), and VersionMissing.
 struct BaseChoice {
   std::optional<api::TrainingBase> base;
   std::optional<hosting::Problem> problem;
 };
-BaseChoice choose_base(const api::TrainingModel& training, const workers::ModelWorld& world);
+BaseChoice choose_base(const BaseRequest& request, const workers::ModelWorld& world);
 
 /// The model for workers::Worker.
-workers::ResolvedModel resolved(const api::TrainingBase& base, const api::TrainingModel& training);
+workers::ResolvedModel resolved(const api::TrainingBase& base, const BaseRequest& request);
 
 /// A dataset on its node.
 struct DatasetOnNode {
@@ -49,4 +61,4 @@ enum class Started { kNo, kYes };
 DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedDatasets& named,
                              const api::EdgeNode& agent, Started started);
 
-}  // namespace varda::controllers::trainingmodel
+}  // namespace varda::controllers::runs

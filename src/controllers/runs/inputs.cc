@@ -1,4 +1,4 @@
-#include "controllers/trainingmodel/inputs.h"
+#include "controllers/runs/inputs.h"
 
 #include <algorithm>
 #include <iterator>
@@ -10,7 +10,7 @@
 #include "controllers/replication/replication.h"
 #include "hosting/chosen_model.h"
 
-namespace varda::controllers::trainingmodel {
+namespace varda::controllers::runs {
 
 namespace {
 
@@ -34,15 +34,14 @@ DatasetChoice no_dataset(std::string reason, std::string message) {
 }
 
 // The manifest as an InferenceModel, so that one function resolves both.
-api::InferenceModel with_archives(const api::TrainingModel& training) {
-  const api::TrainingInitialModel& wanted = *training.spec.initial_model;
+api::InferenceModel with_archives(const BaseRequest& request) {
   api::InferenceModel out;
-  out.metadata.name = training.spec.model_name;
-  out.metadata.ns = training.metadata.ns;
-  out.spec.model_name = training.spec.model_name;
-  out.spec.framework_type = training.spec.built_in() ? "onnx" : "";
-  out.spec.manifest = wanted.manifest;
-  out.spec.target_version = wanted.target_version;
+  out.metadata.name = request.model_name;
+  out.metadata.ns = request.run.ns;
+  out.spec.model_name = request.model_name;
+  out.spec.framework_type = request.trainer == Trainer::kOurs ? "onnx" : "";
+  out.spec.manifest = request.wanted.manifest;
+  out.spec.target_version = request.wanted.target_version;
   return out;
 }
 
@@ -74,26 +73,23 @@ std::string ready_problem(const api::DatasetStatus& status) {
 
 }  // namespace
 
-std::optional<api::TrainingBase> pinned_base(const api::TrainingModel& training) {
-  const auto& base = training.status.base;
-  if (!base || !training.spec.initial_model ||
-      base->requested != digest_of(*training.spec.initial_model))
-    return {};
-  return base;
+std::optional<api::TrainingBase> pinned_base(const std::optional<api::TrainingBase>& pinned,
+                                             const BaseRequest& request) {
+  if (!pinned || pinned->requested != digest_of(request.wanted)) return {};
+  return pinned;
 }
 
-BaseChoice choose_base(const api::TrainingModel& training, const workers::ModelWorld& world) {
-  const api::TrainingInitialModel& wanted = *training.spec.initial_model;
-  // The trainer needs the files. A user's worker may load a URL itself.
+BaseChoice choose_base(const BaseRequest& request, const workers::ModelWorld& world) {
+  const api::TrainingInitialModel& wanted = request.wanted;
+  const bool ours = request.trainer == Trainer::kOurs;
   const workers::ModelUse use =
-      training.spec.built_in() ? workers::ModelUse::kAnyServer : workers::ModelUse::kUsersWorker;
+      ours ? workers::ModelUse::kAnyServer : workers::ModelUse::kUsersWorker;
   const bool archives = wanted.name.empty();
   workers::ModelWorld seen = world;
   api::ModelReference reference{wanted.name, wanted.kind, wanted.group, {}};
   if (archives) {
-    reference = {
-        training.spec.model_name, std::string(api::ModelReference::kInferenceModel), "", {}};
-    seen.inference_model = std::make_shared<const api::InferenceModel>(with_archives(training));
+    reference = {request.model_name, std::string(api::ModelReference::kInferenceModel), "", {}};
+    seen.inference_model = std::make_shared<const api::InferenceModel>(with_archives(request));
   } else {
     seen.inference_model = aimed_at(world.inference_model, wanted.version);
   }
@@ -103,7 +99,7 @@ BaseChoice choose_base(const api::TrainingModel& training, const workers::ModelW
   if (!wanted.version.empty() && model.version != wanted.version)
     return no_base("VersionMissing", model.kind + " " + model.name + " has version " +
                                          model.version + ", not version " + wanted.version);
-  if (training.spec.built_in() && model.framework != "onnx")
+  if (ours && model.framework != "onnx")
     return no_base("ModelUnsupported",
                    model.kind + " " + model.name + " has the format " + model.framework +
                        ": the trainer supports onnx; set an image, workerSpec or template for "
@@ -124,13 +120,13 @@ BaseChoice choose_base(const api::TrainingModel& training, const workers::ModelW
   return {std::move(base), {}};
 }
 
-workers::ResolvedModel resolved(const api::TrainingBase& base, const api::TrainingModel& training) {
+workers::ResolvedModel resolved(const api::TrainingBase& base, const BaseRequest& request) {
   workers::ResolvedModel out;
   const api::ManifestEntry& entry = base.archive;
-  out.name = base.name.empty() ? training.spec.model_name : base.name;
+  out.name = base.name.empty() ? request.model_name : base.name;
   out.kind = base.kind;
   out.model_name = out.name;
-  out.framework = training.spec.built_in() ? "onnx" : "";
+  out.framework = request.trainer == Trainer::kOurs ? "onnx" : "";
   out.version = entry.version;
   out.url = entry.download_url;
   if (entry.sha256sum.empty()) {
@@ -143,7 +139,7 @@ workers::ResolvedModel resolved(const api::TrainingBase& base, const api::Traini
   archive.sha256 = entry.sha256sum;
   archive.mirrors = entry.mirrors;
   if (entry.credentials)
-    archive.credentials = training.metadata.ns + "/" + entry.credentials->secret_name;
+    archive.credentials = request.run.ns + "/" + entry.credentials->secret_name;
   out.archives.push_back(std::move(archive));
   return out;
 }
@@ -190,4 +186,4 @@ DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedD
   return {std::move(out), {}};
 }
 
-}  // namespace varda::controllers::trainingmodel
+}  // namespace varda::controllers::runs
