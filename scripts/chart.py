@@ -1,4 +1,4 @@
-"""A chart in SVG: accuracy over the share of requests sent to the cloud."""
+"""Charts in SVG: accuracy over the share of requests sent to the cloud, and over rounds of training."""
 import html
 
 WIDTH, HEIGHT = 760, 460
@@ -26,9 +26,7 @@ def curve(path, title, note, lines, points):
     def y(accuracy):
         return TOP + (high - accuracy) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
-    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">' % (WIDTH, HEIGHT, WIDTH, HEIGHT),
-           '<title>%s</title>' % html.escape(title), '<style>%s</style>' % STYLE, '<rect width="%d" height="%d" fill="#fff"/>' % (WIDTH, HEIGHT),
-           text(LEFT, 28, title, kind='title'), text(LEFT, 48, note, kind='note')]
+    out = head(title, note)
     steps = round((high - low) * 50)
     for i in range(steps + 1):
         at = low + i / 50
@@ -59,6 +57,48 @@ def curve(path, title, note, lines, points):
             out.append(text(x(share) + 10, y(accuracy) + 17, label))
     out.append('</svg>')
     path.write_text('\n'.join(out) + '\n')
+
+
+def rounds(path, title, note, lines, levels):
+    """`lines` are [(name, [accuracy of round 1, of round 2, …])]; `levels` are [(name, accuracy)],
+    drawn as horizontal lines. Accuracies are from 0 to 1."""
+    count = max(len(line) for _, line in lines)
+    values = [y for _, line in lines for y in line] + [y for _, y in levels]
+    low, high = int(min(values) * 10) / 10, 1.0
+
+    def x(number):
+        return LEFT + (number - 1) / max(count - 1, 1) * (WIDTH - LEFT - RIGHT)
+
+    def y(accuracy):
+        return TOP + (high - accuracy) / (high - low) * (HEIGHT - TOP - BOTTOM)
+
+    out = head(title, note)
+    for i in range(round((high - low) * 10) + 1):
+        at = low + i / 10
+        out.append('<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x(1), y(at), x(count), y(at)))
+        out.append(text(LEFT - 10, y(at) + 4, '%d %%' % round(100 * at), 'end'))
+    for number in sorted({1, count, *range(5, count, 5)}):
+        out.append(text(x(number), y(low) + 21, str(number), 'middle'))
+    out.append('<line class="axis" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x(1), y(low), x(count), y(low)))
+    out.append(text((x(1) + x(count)) / 2, HEIGHT - 14, 'round', 'middle'))
+    for name, at in levels:
+        out.append('<line class="axis" stroke-dasharray="2 4" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x(1), y(at), x(count), y(at)))
+        out.append(text(x(count) - 4, y(at) - 5, name, 'end', 'note'))
+    for i, (name, line) in enumerate(lines):
+        style = 'stroke="%s" stroke-width="2"%s' % (COLOURS[i], ' stroke-dasharray="5 4"' if i else '')
+        out.append('<polyline fill="none" %s points="%s"/>' % (style, ' '.join('%.1f,%.1f' % (x(n + 1), y(a)) for n, a in enumerate(line))))
+        key = y(low) - 18 - 22 * (len(lines) - 1 - i)
+        out.append('<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s/>' % (x(count) - 290, key - 4, x(count) - 262, key - 4, style))
+        out.append(text(x(count) - 254, key, name))
+    out.append('</svg>')
+    path.write_text('\n'.join(out) + '\n')
+
+
+def head(title, note):
+    """The first elements of a chart."""
+    return ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">' % (WIDTH, HEIGHT, WIDTH, HEIGHT),
+            '<title>%s</title>' % html.escape(title), '<style>%s</style>' % STYLE, '<rect width="%d" height="%d" fill="#fff"/>' % (WIDTH, HEIGHT),
+            text(LEFT, 28, title, kind='title'), text(LEFT, 48, note, kind='note')]
 
 
 def text(x, y, content, anchor='start', kind=''):
