@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "aggregator_client.h"
 #include "base/log.h"
 #include "federated_console.h"
 #include "net/client.h"
@@ -140,8 +141,11 @@ int work_federated(const Context& ctx, const Environment& environment, Federated
                                 "the aggregator"));
   if (api) reporter = std::make_unique<Reporter>(parts.reporter, *api);
   FederatedReporter progress(reporter.get());
-  const auto http = net::make_client({});
-  const auto outcome = run_client(ctx, *client, *http, parts.engines, parts.fs, progress);
+  FederatedClient reached = *client;
+  AggregatorClient http(access.socket.empty() ? nullptr : stream_client(access, parts.fs),
+                        reached.protocol.url.empty() ? nullptr : net::make_client({}));
+  if (reached.protocol.url.empty()) reached.protocol.url = "http://aggregator";
+  const auto outcome = run_client(ctx, reached, http, parts.engines, parts.fs, progress);
   const auto finish = [&]() -> Status {
     TRY_VOID(outcome);
     if (outcome->failed) return failed_job(*outcome);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "aggregator_client.h"
 #include "codec/json.h"
 #include "codec/yaml.h"
 #include "federated/update.h"
@@ -334,11 +335,53 @@ TEST_F(FederatedPod, WrongDataEndWithTwoAndAReason) {
   EXPECT_TRUE(agent_.body("/v1/results/error")["data"]["permanent"].as_bool());
 }
 
-TEST_F(FederatedPod, FailedJobEndsWithOne) {
-  aggregator_.refuse("GET /v1/models", 404);
+TEST_F(FederatedPod, PodWithoutAnAddressNamesTheVariable) {
   environment_.erase("AGG_IP");
-  EXPECT_EQ(work(), 2) << "no address";
-  EXPECT_THAT(agent_.body("/v1/results/error")["data"]["message"].as_string(), HasSubstr("AGG_IP"));
+  environment_.erase("VARDA_WORKER_SOCKET");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(work(), 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("AGG_IP is missing"));
+}
+
+/// Answers with a status, or an error.
+class OneAnswer final : public net::HttpClient {
+ public:
+  explicit OneAnswer(Result<int> answer) : answer_(std::move(answer)) {}
+  Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
+    ++*count;
+    TRY(const int status, answer_);
+    net::ClientResponse out;
+    out.status = status;
+    return out;
+  }
+  std::shared_ptr<int> count = std::make_shared<int>(0);
+
+ private:
+  Result<int> answer_;
+};
+
+TEST(AggregatorClient, AddressReplacesAStreamThatTheNodeLacks) {
+  const auto both = [](Result<int> stream, int& streams, int& addresses) {
+    auto first = std::make_unique<OneAnswer>(std::move(stream));
+    auto second = std::make_unique<OneAnswer>(200);
+    const auto a = first->count, b = second->count;
+    AggregatorClient client(std::move(first), std::move(second));
+    const auto one = client.send(Context::background(), {});
+    const auto two = client.send(Context::background(), {});
+    streams = *a;
+    addresses = *b;
+    return one.ok() && two.ok();
+  };
+  int streams = 0, addresses = 0;
+  EXPECT_TRUE(both(200, streams, addresses));
+  EXPECT_EQ(streams, 2);
+  EXPECT_EQ(addresses, 0);
+  EXPECT_TRUE(both(Error(Code::kNotFound, "404"), streams, addresses));
+  EXPECT_EQ(streams, 1);
+  EXPECT_EQ(addresses, 2);
+  EXPECT_FALSE(both(Error(Code::kUnavailable, "503"), streams, addresses));
+  EXPECT_EQ(streams, 2) << "a busy agent is asked again";
+  EXPECT_EQ(addresses, 0);
 }
 
 }  // namespace federated_test

@@ -26,7 +26,7 @@ constexpr std::uint64_t kSentModelBytesMax = std::uint64_t{2} << 30;  // the lim
 constexpr std::string_view kVariate = "variate/";
 constexpr const char* kOptimizer = "optimizer";
 
-/// What the worker carries from round to round: own control variates, state of the optimizer.
+/// Values that the worker keeps from round to round: own control variates, the optimizer's state.
 struct Carry {
   std::vector<Named> own;
   std::string optimizer;
