@@ -297,6 +297,8 @@ void FederatedLearningJobStatus::describe(Type<FederatedLearningJobStatus>& t) {
   t.field("updateTime", &S::update_time, "Time of the last change of the figures.")
       .format("date-time");
   t.field("produced", &S::produced, "The result of the job.");
+  t.field("metricsUrl", &S::metrics_url, "URL of the metrics of all rounds, a CSV file.")
+      .length(0, 2048);
   t.field("summary", &S::summary, "Texts for tables.");
   t.keep_unknown(&S::unknown);
 }

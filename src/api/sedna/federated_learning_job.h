@@ -129,6 +129,7 @@ struct FederatedLearningJobStatus {
   std::string epsilon;                        // spent privacy, as text; "": not private
   std::string update_time;                    // last change of the figures
   std::optional<TrainingProduced> produced;
+  std::string metrics_url;  // of all rounds as CSV, in the registry; "": none
   FederatedSummary summary;
   Json unknown;
 

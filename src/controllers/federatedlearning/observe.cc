@@ -280,9 +280,13 @@ class Observer {
       return fail({"UploadFailed", "the node cannot upload the file " + result.artifact +
                                        (file.reason.empty() ? "" : ": " + file.reason)});
     if (file.state != "Uploaded" || file.sha256.empty() ||
-        (result.report && result.report->is_on_its_way()))
+        (result.report && result.report->is_on_its_way()) ||
+        (result.csv && result.csv->is_on_its_way()))
       return stop("Uploading", uploading_text(result));
     status().produced = runs::produced_of(result, "", options_.registry_url);
+    status().produced->report_url =
+        runs::url_of(result.report, options_.registry_url, "report.json");
+    status().metrics_url = runs::url_of(result.csv, options_.registry_url, "metrics.csv");
     const std::string model =
         "version " + status().produced->version + " of Model " + model_name(job_);
     const auto present = output_model(job_, world_.outputs);
@@ -482,10 +486,12 @@ class Observer {
                               text_of(all, "training worker", "training workers") +
                                   (all == 1 ? " has its place" : " have their places")});
     }
-    std::string text = text_of(out) + " of " + text_of(all, "training worker", "training workers") +
-                       " cannot take part";
+    std::string text;
+    if (out > 0)
+      text = text_of(out) + " of " + text_of(all, "training worker", "training workers") +
+             " cannot take part";
     for (std::size_t i = 0; i < std::min(problems.size(), kProblemsShown); ++i)
-      text += "; " + problems[i].message;
+      text += (text.empty() ? "" : "; ") + problems[i].message;
     if (problems.size() > kProblemsShown) text += "; status.participants lists more";
     conditions_.set("Participants", no(problems.front().reason, text));
   }
@@ -504,9 +510,9 @@ class Observer {
     api::FederatedSummary& summary = status().summary;
     summary.round = status().rounds > 0 ? text_of(status().round) + "/" + text_of(status().rounds)
                                         : (status().round > 0 ? text_of(status().round) : "");
-    const std::int64_t joined = std::max(count_joined(), count_running());
-    summary.participants =
-        text_of(joined) + "/" + text_of(static_cast<std::int64_t>(status().participants.size()));
+    const auto all = static_cast<std::int64_t>(status().participants.size());
+    const std::int64_t joined = std::max({count_joined(), count_running(), report_.joined});
+    summary.participants = text_of(std::min(joined, all)) + "/" + text_of(all);
     summary.metric = runs::main_metric(status().metrics);
   }
 

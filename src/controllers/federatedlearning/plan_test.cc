@@ -4,6 +4,7 @@
 //   LivePod: {of, status}: the pod that the plan made. `of` is aggregator, or the node of a
 //   training
 //            worker
+//   Gone: {node}: a Node that was removed after its pods were made
 //   Options: {registry}: URL of the operator's registry
 
 #include "controllers/federatedlearning/plan.h"
@@ -80,6 +81,8 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
   test->job = *typed<api::FederatedLearningJob>(job);
   FederatedWorld& world = test->world;
   std::vector<Json> live;
+  std::vector<hosting::AnyModel> models;
+  std::string gone;
   for (const Json& object : testing::world_of(golden, "job")) {
     const std::string kind = object["kind"].as_string(),
                       name = object.at("metadata/name").as_string();
@@ -89,9 +92,9 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
     if (kind == "Model") {
       const hosting::AnyModel model = sedna ? hosting::any_model(typed<api::SednaModel>(object))
                                             : hosting::any_model(typed<api::Model>(object));
-      if (name == model_name(test->job)) world.outputs.push_back(model);
-      if (name == initial_model(test->job).name) world.initial.models.push_back(model);
+      models.push_back(model);
     }
+    if (kind == "Gone") gone = object["node"].as_string();
     if (kind == "Dataset" && sedna) world.datasets[name].sedna = typed<api::SednaDataset>(object);
     if (kind == "Dataset" && !sedna) world.datasets[name].edgeai = typed<api::Dataset>(object);
     if (kind == "LivePod") live.push_back(object);
@@ -101,14 +104,27 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
     const auto found = agents->find(node);
     return found == agents->end() ? nullptr : found->second;
   };
+  const auto choose_models = [&] {
+    world.outputs.clear();
+    world.initial.models.clear();
+    for (const hosting::AnyModel& model : models) {
+      if (model.metadata->name == model_name(test->job)) world.outputs.push_back(model);
+      if (model.metadata->name == initial_model(test->job).name)
+        world.initial.models.push_back(model);
+    }
+  };
+  choose_models();
   if (live.empty()) return test;
   // The case's own status is a difference to the settled one. Its spec is younger than the pods.
   Json before = job;
   if (const Json& then = golden.given.at("job/then"); then.is_object())
     before = meta::apply_merge_patch(before, then);
   before.erase("status");
+  if (const Json& base = job.at("status/base"); base.is_object())
+    before.set("status", Json::object({{"base", base}}));
   const api::FederatedLearningJob now = test->job;
   test->job = *typed<api::FederatedLearningJob>(before);
+  choose_models();
   const FederatedPlan made = settle(*test);
   Json settled = now.to_json();
   settled.set("status",
@@ -133,6 +149,8 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
     world.pods.push_back(live_pod(*found, job, one, node));
   }
   test->job = *typed<api::FederatedLearningJob>(settled);
+  choose_models();
+  std::erase_if(world.nodes, [&](const auto& node) { return node->metadata.name == gone; });
   return test;
 }
 

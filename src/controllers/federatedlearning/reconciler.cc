@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "controllers/federatedlearning/federatedlearning.h"
 #include "controllers/federatedlearning/indexes.h"
+#include "controllers/federatedlearning/metrics.h"
 #include "controllers/federatedlearning/participants.h"
 #include "hosting/conditions.h"
 #include "hosting/model_archive.h"
@@ -344,10 +345,13 @@ std::vector<hosting::PortClaim> FederatedWork::claims_on(const std::string& node
 namespace {
 
 struct FederatedLearningJobs final : hosting::KindControllers {
-  FederatedLearningJobs(const runtime::Caches& caches, const hosting::Options& options)
-      : reconciler(caches, options) {}
+  FederatedLearningJobs(runtime::Manager& manager, const hosting::Options& options)
+      : figures(manager.caches(), [&manager] { return manager.leading(); }),
+        reconciler(manager.caches(), options) {}
+  const metrics::Collector* metrics() const override { return &figures; }
   const hosting::JobWork* job_work() const override { return &work; }
 
+  FederatedMetrics figures;
   FederatedWork work;
   FederatedReconciler reconciler;
 };
@@ -356,7 +360,7 @@ struct FederatedLearningJobs final : hosting::KindControllers {
 
 std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
                                               const hosting::Options& options) {
-  auto out = std::make_unique<FederatedLearningJobs>(manager.caches(), options);
+  auto out = std::make_unique<FederatedLearningJobs>(manager, options);
   manager.add<FederatedLearningJob>(out->reconciler);
   return out;
 }

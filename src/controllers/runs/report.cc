@@ -67,6 +67,7 @@ std::optional<ReportedResult> result_of(const Json& report) {
   out.artifact = codec::clipped(data["artifact"].as_string(), kMetricNameMax);
   if (!out.artifact.empty()) out.file = artifact_of(artifacts, out.artifact);
   out.report = artifact_of(artifacts, codec::clipped(data["report"].as_string(), kMetricNameMax));
+  out.csv = artifact_of(artifacts, codec::clipped(data["csv"].as_string(), kMetricNameMax));
   if (is_file_name(data["file"].as_string())) out.file_name = data["file"].as_string();
   if (is_file_name(data["format"].as_string()) && data["format"].as_string().size() <= 63)
     out.format = data["format"].as_string();

@@ -33,6 +33,7 @@ struct ReportedResult {
   std::string file_name;  // end of the URL; "": none
   // The report of the run for people, which was put to /v1/artifacts too. Absent: none.
   std::optional<ReportedArtifact> report;
+  std::optional<ReportedArtifact> csv;  // of all rounds; absent: none
   std::string format;
   std::vector<api::ModelMetric> metrics;
   std::string fingerprint;

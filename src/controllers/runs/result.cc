@@ -36,9 +36,14 @@ api::TrainingProduced produced_of(const ReportedResult& result, const std::strin
   out.sha256 = file.sha256;
   out.url = url_of(registry_url, file, result.file_name);
   out.bytes = file.bytes;
-  if (result.report && result.report->state == "Uploaded" && !result.report->sha256.empty())
-    out.report_url = url_of(registry_url, *result.report, "report.html");
+  out.report_url = url_of(result.report, registry_url, "report.html");
   return out;
+}
+
+std::string url_of(const std::optional<ReportedArtifact>& file, const std::string& registry_url,
+                   const std::string& name) {
+  if (!file || file->state != "Uploaded" || file->sha256.empty()) return "";
+  return url_of(registry_url, *file, name);
 }
 
 Json to_object(const ModelOfRun& model) {

@@ -17,6 +17,9 @@ namespace varda::controllers::runs {
 /// The uploaded file as a version. `version` "": the first digits of the digest.
 api::TrainingProduced produced_of(const ReportedResult& result, const std::string& version,
                                   const std::string& registry_url);
+/// URL of an uploaded file that is not the model; "": it was not uploaded.
+std::string url_of(const std::optional<ReportedArtifact>& file, const std::string& registry_url,
+                   const std::string& name);
 
 /// The Model with a result, and the lineage of the result.
 struct ModelOfRun {

@@ -183,7 +183,8 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
     const api::EdgeWorker* assigned = node.spec.find_worker(one.key);
     // While the model is unknown or being installed, the previous assignment stays, to avoid an
     // intermediate change.
-    if (assigned != nullptr && assigned->uid == one.uid && (!worker.model || !model.settled))
+    if (assigned != nullptr && assigned->uid == one.uid &&
+        ((!worker.model && worker.needs_model) || !model.settled))
       one.assignment = assigned->assignment;
     out.push_back(std::move(one));
   }
