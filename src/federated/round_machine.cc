@@ -255,7 +255,7 @@ Step RoundMachine::left(const std::string& client, SteadyTime now) {
   return step;
 }
 
-std::int64_t RoundMachine::round_of(std::string_view) const {
+std::int64_t RoundMachine::accepting_round() const {
   return phase_ == Phase::kTraining || phase_ == Phase::kWaiting ? round_ : round_ + 1;
 }
 
@@ -273,7 +273,7 @@ Verdict RoundMachine::judge(const std::string& client, std::string_view task,
     return parsed->round > round_ ? Verdict::kUnknownTask : Verdict::kLate;
   const bool open = phase_ == Phase::kTraining && parsed->round == round_;
   if (!open && !async() && settings_.late == Late::kDrop) return Verdict::kLate;
-  const std::int64_t counts_for = round_of(task);
+  const std::int64_t counts_for = accepting_round();
   if (counts_for > settings_.rounds) return Verdict::kLate;
   if (counts_for - parsed->round > settings_.staleness_max) return Verdict::kLate;
   const auto chosen = chosen_.find(client);
@@ -302,7 +302,7 @@ Verdict RoundMachine::accept(const AcceptedUpdate& update, std::int64_t round) {
   const std::string task = task_id(Task::Kind::kTrain, update.trained_on);
   const Verdict verdict = judge(update.client, task, update.digest);
   if (verdict != Verdict::kWanted) return verdict;
-  if (round_of(task) != round) return Verdict::kLate;
+  if (accepting_round() != round) return Verdict::kLate;
   (round == round_ ? current_ : early_).emplace(update.client, update);
   counted_[update.client][update.trained_on] = update.digest;
   return Verdict::kWanted;
@@ -530,11 +530,8 @@ Step RoundMachine::restart() {
   for (const auto& [client, update] : current_)
     if (chosen_.contains(client)) pool.insert(client);
   target_ = target_of(pool.size());
-  // Clients at work stay chosen, so that they need not start over.
-  for (auto at = chosen_.begin(); at != chosen_.end();) {
-    at->second = false;
-    at = pool.contains(at->first) ? std::next(at) : chosen_.erase(at);
-  }
+  // Silent clients may be at work, and their updates still count. So all stay chosen.
+  for (auto& [client, refused] : chosen_) refused = false;
   step |= fill();
   step |= try_close();
   return step;
@@ -653,6 +650,14 @@ std::optional<Task> RoundMachine::task_for(const std::string& client) const {
               .round = round_,
               .model = models_.at(round_),
               .deadline = deadline_};
+}
+
+std::optional<RoundMachine::TrainTask> RoundMachine::train_task(std::string_view id) const {
+  const auto parsed = parse_task(id);
+  if (!parsed || parsed->kind != Task::Kind::kTrain) return std::nullopt;
+  const auto model = models_.find(parsed->round);
+  if (model == models_.end()) return std::nullopt;
+  return TrainTask{.round = parsed->round, .model = model->second};
 }
 
 std::set<std::string> RoundMachine::models_in_use() const {

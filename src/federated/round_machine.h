@@ -12,7 +12,7 @@
 // because restore() takes the updates that are on the disk.
 //
 // A round begins again at the deadline if the quorum is missing. It keeps task, model and accepted
-// updates, so no work is lost. Clients that are gone make room for others.
+// updates, so no work is lost. Other clients fill the places of those that are gone.
 #pragma once
 
 #include <chrono>
@@ -130,6 +130,8 @@ class RoundMachine {
                                       const std::vector<Stored>& stored, SteadyTime now);
   codec::Json to_json(SteadyTime now) const;
 
+  /// Settings that apply from now on; the open round keeps its deadline and its clients.
+  void use_settings(const Settings& settings) { settings_ = settings; }
   /// The number of clients that may join has changed.
   Step expect_clients(std::int64_t clients, SteadyTime now);
   /// The client is there and may get tasks.
@@ -139,8 +141,14 @@ class RoundMachine {
 
   /// The reaction to an update, before its bytes are read.
   Verdict judge(const std::string& client, std::string_view task, std::string_view digest) const;
-  /// The round for which the update counts, if judge() says kWanted.
-  std::int64_t round_of(std::string_view task) const;
+  /// The round for which an update counts now, if judge() says kWanted.
+  std::int64_t accepting_round() const;
+  struct TrainTask {
+    std::int64_t round = 0;
+    std::string model;  // SHA-256 in hex
+  };
+  /// Nothing: no training task of this job, or one that is long over.
+  std::optional<TrainTask> train_task(std::string_view id) const;
   struct Accepted {
     Verdict verdict = Verdict::kWanted;  // kWanted: the update counts from now on
     Step step;
@@ -182,8 +190,8 @@ class RoundMachine {
   std::vector<AcceptedUpdate> updates() const;
   /// Completed rounds, oldest first; the last kHistoryMax.
   const std::vector<RoundRecord>& history() const { return history_; }
-  /// True if the evaluation of the last record has ended, or none is due.
-  bool last_record_complete() const { return !evaluation_; }
+  /// An evaluation is going on.
+  bool evaluating() const { return evaluation_.has_value(); }
   bool failed() const { return phase_ == Phase::kFinished && failed_; }
   /// Complete, StopMetric, Patience, NoQuorum, TooFewClients, or the reason of fail().
   const std::string& reason() const { return reason_; }

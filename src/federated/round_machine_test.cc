@@ -51,7 +51,7 @@ class Rounds : public testing::Test {
   RoundMachine::Accepted upload(RoundMachine& m, const std::string& client, std::int64_t round,
                                 double samples = 10) {
     const auto one = update(client, round, samples);
-    return m.accepted(one, m.round_of(""), now);
+    return m.accepted(one, m.accepting_round(), now);
   }
   void pass(std::chrono::seconds time) { now += time; }
 

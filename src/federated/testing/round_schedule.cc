@@ -232,7 +232,7 @@ class World {
         answer(Verdict::kRefused);
       return;
     }
-    const std::int64_t round = machine_->round_of(task.id);
+    const std::int64_t round = machine_->accepting_round();
     const Stored stored{{.client = name(client),
                          .digest = digest,
                          .trained_on = task.round,
