@@ -1,4 +1,4 @@
-#include "model_directory.h"
+#include "worker/model_directory.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "serving/config.h"
 #include "serving/layout.h"
 
-namespace varda::trainapp {
+namespace varda::worker {
 namespace {
 
 constexpr std::uint64_t kModelBytesMax = std::uint64_t{2} << 30;  // the limit of protobuf
@@ -125,4 +125,4 @@ Status write_beside(os::FileSystem& fs, const os::Path& directory, const ModelSo
   return os::write_file_atomically(fs, directory / source.labels_file, text);
 }
 
-}  // namespace varda::trainapp
+}  // namespace varda::worker

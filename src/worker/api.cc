@@ -1,4 +1,4 @@
-#include "worker_api.h"
+#include "worker/api.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "model_directory.h"
+#include "worker/model_directory.h"
 
-namespace varda::trainapp {
+namespace varda::worker {
 namespace {
 
 using Answer = net::HttpClient::Answer;
@@ -134,4 +134,4 @@ Status WorkerApi::upload(const Context& ctx, const os::Path& file, const std::st
   return {};
 }
 
-}  // namespace varda::trainapp
+}  // namespace varda::worker
