@@ -116,7 +116,7 @@ TEST(Safetensors, BrokenFilesAreRefusedWithTheReason) {
       {with_header(R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})"), "from 0"},
       {with_header(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],)"
                    R"("data_offsets":[0,0]}})"),
-       "2^48"},
+       "too many elements"},
       {with_header(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})"), "no shape"},
       {with_header(R"({"__metadata__":{"a":1}})"), "no string"},
       {with_header(R"({"__metadata__":[]})"), "object of strings"},

@@ -310,15 +310,15 @@ TEST(Update, HostileFilesAreRefusedWithTheReason) {
 }
 
 // A file that is damaged after its check cannot make a read write outside its block.
-TEST(Update, IndexesThatFallReadAsZeros) {
-  const auto index = named<std::uint32_t>("w#index", DType::kUint32, {1, 0});
-  const auto value = named<float>("w#value", DType::kFp32, {5, 6});
+TEST(Update, IndexesThatFallEndARead) {
+  const auto index = named<std::uint32_t>("w#index", DType::kUint32, {1, 2, 0});
+  const auto value = named<float>("w#value", DType::kFp32, {5, 6, 7});
   const auto update = UpdateReader::of(file_of({index, value}), flat_layout(3),
                                        {.checked = UpdateLimits::Checked{}});
   ASSERT_TRUE(update.ok()) << update.error().error;
   std::vector<float> block(2, 9);
   (*update)->read(1, block);
-  EXPECT_THAT(block, ElementsAre(5, 0));
+  EXPECT_THAT(block, ElementsAre(5, 6));
 }
 
 TEST(Update, TheEncoderRefusesBadArguments) {

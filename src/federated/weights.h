@@ -77,7 +77,7 @@ class Weights {
   const LayoutPointer& layout_pointer() const { return layout_; }
   std::span<const float> values() const { return values_; }
   std::span<float> values() { return values_; }
-  /// The values of one tensor; empty if there is none of this name.
+  /// The values of one tensor; empty if no tensor has this name.
   std::span<const float> tensor(std::string_view name) const;
   std::span<float> tensor(std::string_view name);
 

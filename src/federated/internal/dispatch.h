@@ -14,6 +14,8 @@ enum class Vectors { kBase, kAvx2, kAvx512 };
 /// The widest instructions of this processor. The environment variable VARDA_VECTORS (base, avx2)
 /// selects fewer.
 Vectors vectors();
+/// For tests: from now on these, or narrower ones if the processor lacks them.
+void limit_vectors(Vectors widest);
 
 }  // namespace varda::federated::kernels
 

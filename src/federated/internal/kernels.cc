@@ -2,6 +2,7 @@
 #include "federated/internal/kernels.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -214,6 +215,34 @@ VARDA_KERNEL_BODY double add_step_body(float* __restrict model, const double* __
   return total(lanes);
 }
 
+VARDA_KERNEL_BODY void momentum_step_body(float* __restrict momentum, double* __restrict step,
+                                          double beta, double gain, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    momentum[i] = static_cast<float>(beta * momentum[i] + gain * step[i]);
+    step[i] = momentum[i];
+  }
+}
+
+VARDA_KERNEL_BODY void adaptive_step_body(float* __restrict first, float* __restrict second,
+                                          double* __restrict step, const Adaptive& constants,
+                                          std::size_t n) {
+  const Adaptive c = constants;
+  if (c.yogi) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const double square = step[i] * step[i], before = second[i];
+      const double sign = before > square ? 1.0 : before < square ? -1.0 : 0.0;
+      second[i] = static_cast<float>(before - c.add * square * sign);
+    }
+  } else {
+    for (std::size_t i = 0; i < n; ++i)
+      second[i] = static_cast<float>(c.keep * second[i] + c.add * (step[i] * step[i]));
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    first[i] = static_cast<float>(c.beta1 * first[i] + (1 - c.beta1) * step[i]);
+    step[i] = first[i] / (std::sqrt(static_cast<double>(second[i])) + c.tau);
+  }
+}
+
 VARDA_KERNEL_BODY void sort_columns_body(float* rows, std::span<const Comparator> network) {
   for (const Comparator pair : network) {
     float* __restrict low = rows + pair.low * kColumns;
@@ -271,10 +300,15 @@ VARDA_KERNEL_BODY void column_means_near_median_body(const float* rows, std::siz
 
 }  // namespace
 
-Vectors vectors() {
-  static const Vectors found = detect();
-  return found;
+namespace {
+std::atomic<Vectors>& chosen_vectors() {
+  static std::atomic<Vectors> chosen = detect();
+  return chosen;
 }
+}  // namespace
+
+Vectors vectors() { return chosen_vectors().load(std::memory_order_relaxed); }
+void limit_vectors(Vectors widest) { chosen_vectors() = std::min(widest, detect()); }
 
 VARDA_KERNEL(void, from_fp16, (const std::byte* in, float* out, std::size_t n), (in, out, n))
 VARDA_KERNEL(void, from_bf16, (const std::byte* in, float* out, std::size_t n), (in, out, n))
@@ -298,6 +332,12 @@ VARDA_KERNEL(void, add_scaled_4,
 VARDA_KERNEL(void, to_double, (const float* in, double* out, std::size_t n), (in, out, n))
 VARDA_KERNEL(double, add_step, (float* model, const double* step, double factor, std::size_t n),
              (model, step, factor, n))
+VARDA_KERNEL(void, momentum_step,
+             (float* momentum, double* step, double beta, double gain, std::size_t n),
+             (momentum, step, beta, gain, n))
+VARDA_KERNEL(void, adaptive_step,
+             (float* first, float* second, double* step, const Adaptive& constants, std::size_t n),
+             (first, second, step, constants, n))
 VARDA_KERNEL(void, sort_columns, (float* rows, std::span<const Comparator> network),
              (rows, network))
 VARDA_KERNEL(void, column_means, (const float* rows, std::size_t from, std::size_t to, double* out),

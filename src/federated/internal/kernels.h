@@ -41,6 +41,19 @@ void to_double(const float* in, double* out, std::size_t n);
 /// finite if a value of the model is not.
 double add_step(float* model, const double* step, double factor, std::size_t n);
 
+/// momentum = beta * momentum + gain * step, then step = momentum.
+void momentum_step(float* momentum, double* step, double beta, double gain, std::size_t n);
+
+/// Constants of adaptive_step().
+struct Adaptive {
+  double beta1 = 0;          // first moment = beta1 * first + (1 - beta1) * step
+  double keep = 0, add = 0;  // second moment = keep * second + add * step²
+  bool yogi = false;         // second moment = second - add * step² * sign(second - step²)
+  double tau = 0;            // step = first / (sqrt(second) + tau)
+};
+void adaptive_step(float* first, float* second, double* step, const Adaptive& constants,
+                   std::size_t n);
+
 /// Two rows that sort_columns() compares, the row for the smaller values first.
 struct Comparator {
   std::uint32_t low, high;
