@@ -18,7 +18,7 @@ THIRD_PARTY = {
     'spdlog': {'base'}, 'fmt': {'base'}, 'simdjson.h': {'codec'}, 'yaml-cpp': {'codec'}, 'archive.h': {'codec'}, 'archive_entry.h': {'codec'},
     'zstd.h': {'codec'}, 'zlib.h': {'codec'}, 'isa-l': {'codec'}, 'boost/json': {'codec'}, 'boost/asio': {'net'}, 'boost/beast': {'net'}, 'nghttp2': {'net'},
     **{'openssl/%s.h' % name: {'codec', 'net'} for name in ('bio', 'crypto', 'err', 'evp', 'pem')}, 'openssl': {'net'}, 'sqlite3.h': {'store'}, 're2': {'schema'},
-    'CLI': {'apps'}, 'expat.h': {'dataset'}, 'xxhash.h': {'dataset'}, 'xxh_x86dispatch.h': {'dataset'}, 'spng.h': {'codec'}, 'turbojpeg.h': {'codec'}, 'onnxruntime_c_api.h': {'plugins'}, 'opencv2': {'plugins'}, 'boost': {'net', 'codec'},
+    'CLI': {'apps'}, 'expat.h': {'dataset'}, 'xxhash.h': {'dataset'}, 'xxh_x86dispatch.h': {'dataset'}, 'spng.h': {'codec'}, 'turbojpeg.h': {'codec'}, 'onnxruntime_c_api.h': {'plugins'}, 'oneapi': {'plugins'}, 'omp.h': {'plugins'}, 'opencv2': {'plugins'}, 'boost': {'net', 'codec'},
 }
 # These files leave a library's callback by an exception, because there is no other way. The same
 # file catches it.
