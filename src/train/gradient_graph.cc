@@ -131,7 +131,7 @@ class Rewriting {
       : options_(options),
         facts_(facts),
         out_{.model = forward},
-        b_(out_.model.graph, facts, dtype) {}
+        b_(out_.model.graph, facts, dtype, options.operators) {}
 
   Result<GradientGraph> run() {
     TRY_VOID(choose_weights());
@@ -413,6 +413,9 @@ class Rewriting {
       for (const std::string& name : {statistics.batch_mean, statistics.batch_variance})
         graph.outputs.push_back({.name = name});
     for (Node& node : b_.take()) graph.nodes.push_back(std::move(node));
+    if (std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                    [](const Node& node) { return node.domain == kOwnDomain; }))
+      out_.model.opsets[std::string(kOwnDomain)] = 1;
     std::erase_if(graph.initializers,
                   [&](const onnx::Tensor& tensor) { return inputs.contains(tensor.name); });
   }
