@@ -243,4 +243,80 @@ void Convolution::backward(const float* x, const float* weights, const float* y_
   p.backward_weights->run(data);
 }
 
+struct BatchNormalization::Primitives {
+  Primitives(Workspace& space, const memory::dims& x, float with_epsilon)
+      : workspace(space), data(plain(x)), channels(plain({x[1]})), epsilon(with_epsilon) {
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  }
+
+  dnnl::batch_normalization_forward::primitive_desc forward_description() const {
+    return {dnnl::batch_normalization_forward::desc(dnnl::prop_kind::forward_training, data,
+                                                    epsilon, flags),
+            attributes, workspace.engine()};
+  }
+
+  // Layouts are plain, so no tensor is copied.
+  Prepared make_forward() const {
+    const auto made = forward_description();
+    return {workspace,
+            dnnl::batch_normalization_forward(made),
+            made.scratchpad_desc(),
+            {{DNNL_ARG_SRC, data, data, Kind::kInput},
+             {DNNL_ARG_SCALE, channels, channels, Kind::kInput},
+             {DNNL_ARG_SHIFT, channels, channels, Kind::kInput},
+             {DNNL_ARG_DST, data, data, Kind::kOutput},
+             {DNNL_ARG_MEAN, channels, channels, Kind::kOutput},
+             {DNNL_ARG_VARIANCE, channels, channels, Kind::kOutput}}};
+  }
+
+  // oneDNN 2.6 wants a shift here too, and does not read it.
+  Prepared make_backward() const {
+    using dnnl::batch_normalization_backward;
+    const batch_normalization_backward::primitive_desc made(
+        batch_normalization_backward::desc(dnnl::prop_kind::backward, data, data, epsilon, flags),
+        attributes, workspace.engine(), forward_description());
+    return {workspace,
+            batch_normalization_backward(made),
+            made.scratchpad_desc(),
+            {{DNNL_ARG_SRC, data, data, Kind::kInput},
+             {DNNL_ARG_SCALE, channels, channels, Kind::kInput},
+             {DNNL_ARG_SHIFT, channels, channels, Kind::kInput},
+             {DNNL_ARG_MEAN, channels, channels, Kind::kInput},
+             {DNNL_ARG_VARIANCE, channels, channels, Kind::kInput},
+             {DNNL_ARG_DIFF_DST, data, data, Kind::kInput},
+             {DNNL_ARG_DIFF_SRC, data, data, Kind::kOutput},
+             {DNNL_ARG_DIFF_SCALE, channels, channels, Kind::kOutput},
+             {DNNL_ARG_DIFF_SHIFT, channels, channels, Kind::kOutput}}};
+  }
+
+  Workspace& workspace;
+  const memory::desc data, channels;
+  const float epsilon;
+  const dnnl::normalization_flags flags =
+      dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+  dnnl::primitive_attr attributes;
+  std::optional<Prepared> forward, backward;
+};
+
+BatchNormalization::BatchNormalization(Workspace& workspace, const memory::dims& x, float epsilon)
+    : primitives_(std::make_unique<Primitives>(workspace, x, epsilon)) {}
+
+BatchNormalization::~BatchNormalization() = default;
+
+void BatchNormalization::forward(const float* x, const float* scale, const float* bias, float* y,
+                                 float* mean, float* variance) {
+  Primitives& p = *primitives_;
+  if (!p.forward) p.forward.emplace(p.make_forward());
+  p.forward->run({address(x), address(scale), address(bias), y, mean, variance});
+}
+
+void BatchNormalization::backward(const float* x, const float* scale, const float* mean,
+                                  const float* variance, const float* y_gradient, float* x_gradient,
+                                  float* scale_gradient, float* bias_gradient) {
+  Primitives& p = *primitives_;
+  if (!p.backward) p.backward.emplace(p.make_backward());
+  p.backward->run({address(x), address(scale), address(scale), address(mean), address(variance),
+                   address(y_gradient), x_gradient, scale_gradient, bias_gradient});
+}
+
 }  // namespace varda_onednn

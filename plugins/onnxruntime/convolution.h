@@ -1,4 +1,5 @@
-// Convolutions and their gradients on oneDNN. Tensors are FP32 and dense, as in ONNX.
+// Convolutions, batch normalization and their gradients on oneDNN. Tensors are FP32 and dense, as
+// in ONNX.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +49,24 @@ class Convolution {
   /// Null: this gradient is not wanted. `bias_gradient` needs `weights_gradient`.
   void backward(const float* x, const float* weights, const float* y_gradient, float* x_gradient,
                 float* weights_gradient, float* bias_gradient);
+
+ private:
+  struct Primitives;
+  std::unique_ptr<Primitives> primitives_;
+};
+
+/// Batch normalization over the batch, of fixed sizes [N,C,...]. As Convolution in all else.
+class BatchNormalization {
+ public:
+  BatchNormalization(Workspace& workspace, const dnnl::memory::dims& x, float epsilon);
+  ~BatchNormalization();
+
+  /// `variance` is that of the population, as ONNX stores it.
+  void forward(const float* x, const float* scale, const float* bias, float* y, float* mean,
+               float* variance);
+  void backward(const float* x, const float* scale, const float* mean, const float* variance,
+                const float* y_gradient, float* x_gradient, float* scale_gradient,
+                float* bias_gradient);
 
  private:
   struct Primitives;

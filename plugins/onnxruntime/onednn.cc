@@ -1,8 +1,10 @@
-// varda-operators-onednn.so: ONNX Runtime's custom operators for convolutions that are trained.
+// varda-operators-onednn.so: ONNX Runtime's custom operators for networks that are trained.
 //
 //   y = varda.Conv(x, weights[, bias])            strides, dilations, pads, group, y_shape
 //   dx, dweights, dbias = varda.ConvGradient(x, weights, dy)
 //                                                 strides, dilations, pads, group, wanted
+//   y, mean, variance = varda.BatchNormalization(x, scale, bias)                   epsilon
+//   dx, dscale, dbias = varda.BatchNormalizationGradient(x, scale, mean, variance, dy)   epsilon
 //
 // `pads` is the padding that the windows touch. `wanted` has 1 for each wanted output. The engine
 // runs a training graph with weights as inputs, where ONNX Runtime's own convolutions have no
@@ -22,6 +24,7 @@
 
 namespace {
 
+using varda_onednn::BatchNormalization;
 using varda_onednn::Convolution;
 using varda_onednn::Sizes;
 using varda_onednn::Workspace;
@@ -79,125 +82,224 @@ Integers shape_of(const Shared& shared, const OrtValue* value) {
   return out;
 }
 
-/// The attributes of a node.
-struct Attributes {
-  Integers strides, dilations, before, after, y_shape, wanted;
-  std::int64_t group = 1;
-};
-
-Attributes attributes_of(const Shared& shared, const OrtKernelInfo* info, bool gradient) {
-  Attributes out;
-  out.strides = list(shared, info, "strides");
-  out.dilations = list(shared, info, "dilations");
-  const Integers pads = list(shared, info, "pads");
-  const std::size_t axes = out.strides.size();
-  (gradient ? out.wanted : out.y_shape) = list(shared, info, gradient ? "wanted" : "y_shape");
-  shared.check(shared.api.KernelInfoGetAttribute_int64(info, "group", &out.group));
-  if (axes == 0 || out.dilations.size() != axes || pads.size() != 2 * axes ||
-      (gradient ? out.wanted.size() != 3 : out.y_shape.size() != axes + 2))
-    shared.check(shared.api.CreateStatus(ORT_INVALID_ARGUMENT, "attributes of different lengths"));
-  const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(axes);
-  out.before.assign(pads.begin(), middle);
-  out.after.assign(middle, pads.end());
-  return out;
-}
-
 /// A node of a session. ONNX Runtime may run the session on several threads.
 class Kernel {
  public:
-  Kernel(Shared& shared, Attributes attributes)
-      : shared_(shared), attributes_(std::move(attributes)) {}
-
+  explicit Kernel(Shared& shared) : shared_(shared) {}
+  virtual ~Kernel() = default;
+  virtual void run(OrtKernelContext* context) = 0;
   const OrtApi& api() const { return shared_.api; }
 
-  void forward(OrtKernelContext* context) {
-    const OrtValue* x = input(context, 0);
-    const OrtValue* weights = input(context, 1);
-    std::size_t count = 0;
-    shared_.check(shared_.api.KernelContext_GetInputCount(context, &count));
-    const OrtValue* bias = count > 2 ? input(context, 2) : nullptr;
-    float* y = output(context, 0, attributes_.y_shape);
-    const std::scoped_lock lock(shared_.mutex);
-    prepare(shape_of(shared_, x), shape_of(shared_, weights), attributes_.y_shape, bias != nullptr);
-    convolution_->forward(values(x), values(weights), bias == nullptr ? nullptr : values(bias), y);
-  }
-
-  void backward(OrtKernelContext* context) {
-    const OrtValue* x = input(context, 0);
-    const OrtValue* weights = input(context, 1);
-    const OrtValue* gradient = input(context, 2);
-    const Integers x_shape = shape_of(shared_, x), weights_shape = shape_of(shared_, weights);
-    const auto wanted = [&](std::size_t index, const Integers& shape) {
-      return attributes_.wanted[index] != 0 ? output(context, index, shape) : nullptr;
-    };
-    float* dx = wanted(0, x_shape);
-    float* dweights = wanted(1, weights_shape);
-    float* dbias = wanted(2, {weights_shape.at(0)});
-    const std::scoped_lock lock(shared_.mutex);
-    prepare(x_shape, weights_shape, shape_of(shared_, gradient), dbias != nullptr);
-    convolution_->backward(values(x), values(weights), values(gradient), dx, dweights, dbias);
-  }
-
- private:
+ protected:
   const OrtValue* input(OrtKernelContext* context, std::size_t index) const {
     const OrtValue* out = nullptr;
-    shared_.check(shared_.api.KernelContext_GetInput(context, index, &out));
+    shared_.check(api().KernelContext_GetInput(context, index, &out));
     return out;
   }
   float* output(OrtKernelContext* context, std::size_t index, const Integers& shape) const {
     OrtValue* value = nullptr;
     shared_.check(
-        shared_.api.KernelContext_GetOutput(context, index, shape.data(), shape.size(), &value));
+        api().KernelContext_GetOutput(context, index, shape.data(), shape.size(), &value));
     return const_cast<float*>(values(value));
   }
   const float* values(const OrtValue* value) const {
     void* data = nullptr;
     // The API has no function for a constant tensor.
-    shared_.check(shared_.api.GetTensorMutableData(const_cast<OrtValue*>(value), &data));
+    shared_.check(api().GetTensorMutableData(const_cast<OrtValue*>(value), &data));
     return static_cast<const float*>(data);
   }
-
-  void prepare(const Integers& x, const Integers& weights, const Integers& y, bool bias) {
-    // OpenMP has the number for each thread that starts parallel work.
+  /// OpenMP has the number for each thread that starts parallel work.
+  void limit_threads() const {
     if (shared_.threads > 0) omp_set_num_threads(shared_.threads);
-    Sizes sizes{.x = x,
-                .weights = weights,
-                .y = y,
-                .strides = attributes_.strides,
-                .dilations = attributes_.dilations,
-                .before = attributes_.before,
-                .after = attributes_.after,
-                .group = attributes_.group};
-    if (convolution_ != nullptr && sizes == sizes_) return;
-    convolution_ = std::make_unique<Convolution>(
-        shared_.workspace, sizes, bias ? Convolution::Bias::kAdded : Convolution::Bias::kNone);
-    sizes_ = std::move(sizes);
   }
 
   Shared& shared_;
-  const Attributes attributes_;
+};
+
+class ConvKernel : public Kernel {
+ public:
+  ConvKernel(Shared& shared, const OrtKernelInfo* info)
+      : Kernel(shared),
+        strides_(list(shared, info, "strides")),
+        dilations_(list(shared, info, "dilations")) {
+    const Integers pads = list(shared, info, "pads");
+    shared.check(api().KernelInfoGetAttribute_int64(info, "group", &group_));
+    const std::size_t axes = strides_.size();
+    if (axes == 0 || dilations_.size() != axes || pads.size() != 2 * axes)
+      shared.check(api().CreateStatus(ORT_INVALID_ARGUMENT, "attributes of different lengths"));
+    const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(axes);
+    before_.assign(pads.begin(), middle);
+    after_.assign(middle, pads.end());
+  }
+
+ protected:
+  Convolution& prepared(const Integers& x, const Integers& weights, const Integers& y,
+                        Convolution::Bias bias) {
+    limit_threads();
+    Sizes sizes{.x = x,
+                .weights = weights,
+                .y = y,
+                .strides = strides_,
+                .dilations = dilations_,
+                .before = before_,
+                .after = after_,
+                .group = group_};
+    if (convolution_ == nullptr || sizes != sizes_) {
+      convolution_ = std::make_unique<Convolution>(shared_.workspace, sizes, bias);
+      sizes_ = std::move(sizes);
+    }
+    return *convolution_;
+  }
+
+ private:
+  const Integers strides_, dilations_;
+  Integers before_, after_;
+  std::int64_t group_ = 1;
   Sizes sizes_;
   std::unique_ptr<Convolution> convolution_;
 };
 
-/// One of the two operators, as ONNX Runtime calls it.
-struct Operator : OrtCustomOp {
-  Operator(Shared& all, bool is_gradient) : OrtCustomOp{}, shared(all), gradient(is_gradient) {
-    version = 17;  // the first version with every member that is used here
-    GetName = [](const OrtCustomOp* op) { return of(op).gradient ? "ConvGradient" : "Conv"; };
-    GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
-    GetInputTypeCount = [](const OrtCustomOp*) -> std::size_t { return 3; };
-    GetOutputTypeCount = [](const OrtCustomOp* op) -> std::size_t {
-      return of(op).gradient ? 3 : 1;
+class ForwardConv final : public ConvKernel {
+ public:
+  ForwardConv(Shared& shared, const OrtKernelInfo* info)
+      : ConvKernel(shared, info), y_shape_(list(shared, info, "y_shape")) {}
+
+  void run(OrtKernelContext* context) override {
+    const OrtValue* x = input(context, 0);
+    const OrtValue* weights = input(context, 1);
+    std::size_t count = 0;
+    shared_.check(api().KernelContext_GetInputCount(context, &count));
+    const OrtValue* bias = count > 2 ? input(context, 2) : nullptr;
+    float* y = output(context, 0, y_shape_);
+    const std::scoped_lock lock(shared_.mutex);
+    prepared(shape_of(shared_, x), shape_of(shared_, weights), y_shape_,
+             bias == nullptr ? Convolution::Bias::kNone : Convolution::Bias::kAdded)
+        .forward(values(x), values(weights), bias == nullptr ? nullptr : values(bias), y);
+  }
+
+ private:
+  const Integers y_shape_;
+};
+
+class ConvGradient final : public ConvKernel {
+ public:
+  ConvGradient(Shared& shared, const OrtKernelInfo* info)
+      : ConvKernel(shared, info), wanted_(list(shared, info, "wanted")) {
+    if (wanted_.size() != 3)
+      shared.check(api().CreateStatus(ORT_INVALID_ARGUMENT, "`wanted` needs three values"));
+  }
+
+  void run(OrtKernelContext* context) override {
+    const OrtValue* x = input(context, 0);
+    const OrtValue* weights = input(context, 1);
+    const OrtValue* gradient = input(context, 2);
+    const Integers x_shape = shape_of(shared_, x), weights_shape = shape_of(shared_, weights);
+    const auto wanted = [&](std::size_t index, const Integers& shape) {
+      return wanted_[index] != 0 ? output(context, index, shape) : nullptr;
     };
+    float* dx = wanted(0, x_shape);
+    float* dweights = wanted(1, weights_shape);
+    float* dbias = wanted(2, {weights_shape.at(0)});
+    const std::scoped_lock lock(shared_.mutex);
+    prepared(x_shape, weights_shape, shape_of(shared_, gradient),
+             dbias == nullptr ? Convolution::Bias::kNone : Convolution::Bias::kAdded)
+        .backward(values(x), values(weights), values(gradient), dx, dweights, dbias);
+  }
+
+ private:
+  const Integers wanted_;
+};
+
+class NormalizationKernel : public Kernel {
+ public:
+  NormalizationKernel(Shared& shared, const OrtKernelInfo* info) : Kernel(shared) {
+    shared.check(api().KernelInfoGetAttribute_float(info, "epsilon", &epsilon_));
+  }
+
+ protected:
+  BatchNormalization& prepared(const Integers& x) {
+    limit_threads();
+    if (normalization_ == nullptr || x != x_) {
+      normalization_ = std::make_unique<BatchNormalization>(shared_.workspace, x, epsilon_);
+      x_ = x;
+    }
+    return *normalization_;
+  }
+
+ private:
+  float epsilon_ = 0;
+  Integers x_;
+  std::unique_ptr<BatchNormalization> normalization_;
+};
+
+class ForwardNormalization final : public NormalizationKernel {
+ public:
+  using NormalizationKernel::NormalizationKernel;
+  void run(OrtKernelContext* context) override {
+    const OrtValue* x = input(context, 0);
+    const Integers shape = shape_of(shared_, x), channels = {shape.at(1)};
+    const float* scale = values(input(context, 1));
+    const float* bias = values(input(context, 2));
+    float* y = output(context, 0, shape);
+    float* mean = output(context, 1, channels);
+    float* variance = output(context, 2, channels);
+    const std::scoped_lock lock(shared_.mutex);
+    prepared(shape).forward(values(x), scale, bias, y, mean, variance);
+  }
+};
+
+class NormalizationGradient final : public NormalizationKernel {
+ public:
+  using NormalizationKernel::NormalizationKernel;
+  void run(OrtKernelContext* context) override {
+    const OrtValue* x = input(context, 0);
+    const Integers shape = shape_of(shared_, x), channels = {shape.at(1)};
+    const float* scale = values(input(context, 1));
+    const float* mean = values(input(context, 2));
+    const float* variance = values(input(context, 3));
+    const float* gradient = values(input(context, 4));
+    float* dx = output(context, 0, shape);
+    float* dscale = output(context, 1, channels);
+    float* dbias = output(context, 2, channels);
+    const std::scoped_lock lock(shared_.mutex);
+    prepared(shape).backward(values(x), scale, mean, variance, gradient, dx, dscale, dbias);
+  }
+};
+
+template <typename K>
+Kernel* make(Shared& shared, const OrtKernelInfo* info) {
+  return new K(shared, info);
+}
+
+struct Kind {
+  const char* name;
+  std::size_t inputs, required_inputs;
+  std::size_t outputs, required_outputs;
+  Kernel* (*make)(Shared& shared, const OrtKernelInfo* info);
+};
+constexpr std::array<Kind, 4> kKinds = {{
+    {"Conv", 3, 2, 1, 1, make<ForwardConv>},
+    {"ConvGradient", 3, 3, 3, 0, make<ConvGradient>},
+    {"BatchNormalization", 3, 3, 3, 3, make<ForwardNormalization>},
+    {"BatchNormalizationGradient", 5, 5, 3, 3, make<NormalizationGradient>},
+}};
+
+/// A kind as ONNX Runtime calls it.
+struct Operator : OrtCustomOp {
+  Operator(Shared& all, const Kind& one) : OrtCustomOp{}, shared(all), kind(one) {
+    version = 17;  // the first version with every member that is used here
+    GetName = [](const OrtCustomOp* op) { return of(op).kind.name; };
+    GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
+    GetInputTypeCount = [](const OrtCustomOp* op) { return of(op).kind.inputs; };
+    GetOutputTypeCount = [](const OrtCustomOp* op) { return of(op).kind.outputs; };
     GetInputType = GetOutputType = [](const OrtCustomOp*, std::size_t) {
       return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
     };
     GetInputCharacteristic = [](const OrtCustomOp* op, std::size_t index) {
-      return index == 2 && !of(op).gradient ? INPUT_OUTPUT_OPTIONAL : INPUT_OUTPUT_REQUIRED;
+      return index < of(op).kind.required_inputs ? INPUT_OUTPUT_REQUIRED : INPUT_OUTPUT_OPTIONAL;
     };
-    GetOutputCharacteristic = [](const OrtCustomOp* op, std::size_t) {
-      return of(op).gradient ? INPUT_OUTPUT_OPTIONAL : INPUT_OUTPUT_REQUIRED;
+    GetOutputCharacteristic = [](const OrtCustomOp* op, std::size_t index) {
+      return index < of(op).kind.required_outputs ? INPUT_OUTPUT_REQUIRED : INPUT_OUTPUT_OPTIONAL;
     };
     GetInputMemoryType = [](const OrtCustomOp*, std::size_t) { return OrtMemTypeDefault; };
     GetVariadicInputMinArity = GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 0; };
@@ -205,39 +307,34 @@ struct Operator : OrtCustomOp {
         GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 1; };
     CreateKernelV2 = [](const OrtCustomOp* op, const OrtApi* api, const OrtKernelInfo* info,
                         void** kernel) -> OrtStatus* {
-      return guarded(*api, [&] {
-        Shared& shared = of(op).shared;
-        *kernel = new Kernel(shared, attributes_of(shared, info, of(op).gradient));
-      });
+      return guarded(*api, [&] { *kernel = of(op).kind.make(of(op).shared, info); });
     };
-    // One function for each operator, since a kernel does not know its operator.
-    KernelComputeV2 = gradient ? compute<&Kernel::backward> : compute<&Kernel::forward>;
+    KernelComputeV2 = [](void* raw, OrtKernelContext* context) -> OrtStatus* {
+      auto& kernel = *static_cast<Kernel*>(raw);
+      return guarded(kernel.api(), [&] { kernel.run(context); });
+    };
     KernelDestroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
   }
 
   static const Operator& of(const OrtCustomOp* op) { return *static_cast<const Operator*>(op); }
 
-  template <void (Kernel::*Run)(OrtKernelContext*)>
-  static OrtStatus* compute(void* raw, OrtKernelContext* context) {
-    auto& kernel = *static_cast<Kernel*>(raw);
-    return guarded(kernel.api(), [&] { (kernel.*Run)(context); });
-  }
-
   Shared& shared;
-  const bool gradient;
+  const Kind& kind;
 };
 
 }  // namespace
 
 struct varda_operators {
-  explicit varda_operators(const OrtApi& api, int threads) : shared{api, threads, {}, {}} {}
+  explicit varda_operators(const OrtApi& api, int threads) : shared{api, threads, {}, {}} {
+    for (const Kind& kind : kKinds) all.push_back(std::make_unique<Operator>(shared, kind));
+  }
   varda_operators(const varda_operators&) = delete;
   ~varda_operators() {
     if (domain != nullptr) shared.api.ReleaseCustomOpDomain(domain);
   }
 
   Shared shared;
-  std::array<Operator, 2> all = {{{shared, false}, {shared, true}}};
+  std::vector<std::unique_ptr<Operator>> all;
   OrtCustomOpDomain* domain = nullptr;
 };
 
@@ -248,7 +345,8 @@ extern "C" __attribute__((visibility("default"))) varda_operators* varda_operato
   OrtStatus* status = guarded(*api, [&] {
     out = std::make_unique<varda_operators>(*api, static_cast<int>(threads));
     out->shared.check(api->CreateCustomOpDomain("varda", &out->domain));
-    for (Operator& one : out->all) out->shared.check(api->CustomOpDomain_Add(out->domain, &one));
+    for (const auto& one : out->all)
+      out->shared.check(api->CustomOpDomain_Add(out->domain, one.get()));
     out->shared.check(api->AddCustomOpDomain(options, out->domain));
   });
   if (status == nullptr) return out.release();

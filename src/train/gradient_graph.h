@@ -38,7 +38,8 @@ enum class Activation {
 /// The operators of the training model.
 enum class Operators {
   kStandard,  // ONNX's own: any runtime runs them
-  kOneDnn,    // also Varda's, on oneDNN: convolutions of FP32 and their gradients
+  // Also Varda's, on oneDNN: convolutions and normalizations of FP32, and their gradients.
+  kOneDnn,
 };
 /// Domain of Varda's operators. plugins/onnxruntime/onednn.cc has them.
 inline constexpr std::string_view kOwnDomain = "varda";
