@@ -22,8 +22,9 @@ constexpr std::string_view kUncounted[] = {"npy", "npz"};
 // Labels or images lie beside a file of these formats.
 constexpr std::string_view kWithNeighbours[] = {"coco", "idx", "npy", "txt"};
 
-std::string digest_of(const api::TrainingInitialModel& model) {
-  return codec::Sha256::of(codec::write_json(codec::sorted(model.to_json()))).hex().substr(0, 16);
+template <typename T>
+std::string digest_of(const T& part) {
+  return codec::Sha256::of(codec::write_json(codec::sorted(part.to_json()))).hex().substr(0, 16);
 }
 
 BaseChoice no_base(std::string reason, std::string message) {
@@ -33,16 +34,18 @@ DatasetChoice no_dataset(std::string reason, std::string message) {
   return {{}, Problem{std::move(reason), std::move(message)}};
 }
 
-// The manifest as an InferenceModel, so that one function resolves both.
-api::InferenceModel with_archives(const api::TrainingModel& training) {
-  const api::TrainingInitialModel& wanted = *training.spec.initial_model;
-  api::InferenceModel out;
-  out.metadata.name = training.spec.model_name;
-  out.metadata.ns = training.metadata.ns;
-  out.spec.model_name = training.spec.model_name;
-  out.spec.framework_type = training.spec.built_in() ? "onnx" : "";
-  out.spec.manifest = wanted.manifest;
-  out.spec.target_version = wanted.target_version;
+// The manifest as an InferenceModel, so that one function resolves both. `wanted` has manifest and
+// target_version.
+template <typename T>
+std::shared_ptr<const api::InferenceModel> with_archives(const api::TrainingModel& training,
+                                                         const T& wanted) {
+  auto out = std::make_shared<api::InferenceModel>();
+  out->metadata.name = training.spec.model_name;
+  out->metadata.ns = training.metadata.ns;
+  out->spec.model_name = training.spec.model_name;
+  out->spec.framework_type = training.spec.built_in() ? "onnx" : "";
+  out->spec.manifest = wanted.manifest;
+  out->spec.target_version = wanted.target_version;
   return out;
 }
 
@@ -82,6 +85,32 @@ std::optional<api::TrainingBase> pinned_base(const api::TrainingModel& training)
   return base;
 }
 
+std::optional<api::TrainingBase> pinned_scripts(const api::TrainingModel& training) {
+  const auto& scripts = training.status.scripts;
+  if (!scripts || !training.spec.scripts || scripts->requested != digest_of(*training.spec.scripts))
+    return {};
+  return scripts;
+}
+
+BaseChoice choose_scripts(const api::TrainingModel& training, const workers::ModelWorld& world) {
+  const api::TrainingScripts& wanted = *training.spec.scripts;
+  workers::ModelWorld seen = world;
+  seen.inference_model = with_archives(training, wanted);
+  const api::ModelReference reference{
+      training.spec.model_name, std::string(api::ModelReference::kInferenceModel), "", {}};
+  workers::ModelResolution found =
+      workers::resolve_model(reference, seen, workers::ModelUse::kUsersWorker);
+  if (found.problem) return {{}, std::move(found.problem)};
+  const api::EdgeModelVersion* archive = found.model->archive();
+  if (archive == nullptr)
+    return no_base("VersionMissing", "spec.scripts has no version " + wanted.target_version);
+  api::TrainingBase scripts;
+  scripts.requested = digest_of(wanted);
+  scripts.archive = hosting::entry_of(*archive);
+  scripts.archive.signature.clear();
+  return {std::move(scripts), {}};
+}
+
 BaseChoice choose_base(const api::TrainingModel& training, const workers::ModelWorld& world) {
   const api::TrainingInitialModel& wanted = *training.spec.initial_model;
   // The trainer needs the files. A user's worker may load a URL itself.
@@ -93,7 +122,7 @@ BaseChoice choose_base(const api::TrainingModel& training, const workers::ModelW
   if (archives) {
     reference = {
         training.spec.model_name, std::string(api::ModelReference::kInferenceModel), "", {}};
-    seen.inference_model = std::make_shared<const api::InferenceModel>(with_archives(training));
+    seen.inference_model = with_archives(training, wanted);
   } else {
     seen.inference_model = aimed_at(world.inference_model, wanted.version);
   }
