@@ -268,6 +268,17 @@ TEST(Trainer, BothFormsOfConvolutionsGiveAboutTheSameWeights) {
   EXPECT_NEAR(losses[0], losses[1], 1e-3 * losses[0]);
 }
 
+TEST(Trainer, ConvolutionsOnTwoThreadsGiveEqualBytes) {
+  const Trainer::Options options{.optimizer = kSgd, .threads = 2};
+  std::vector<std::string> files;
+  for (int i = 0; i < 2; ++i) {
+    const auto trainer = open(convolutional(), options);
+    run(*trainer, 0, 10);
+    files.push_back(trainer->save().value());
+  }
+  EXPECT_EQ(files[0], files[1]);
+}
+
 TEST(Trainer, WeightsOfConstantNodesAreTrainedInTheFile) {
   const Tensor weights = Tensor::allocate(DType::kFp32, {64, 10}).value();
   const std::string file =
