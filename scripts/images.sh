@@ -77,6 +77,11 @@ root_of() {  # NAME DIR: the tree of an image
     program "$root" "$(readlink -f "$onnxruntime")" /usr/lib/varda/libonnxruntime.so.1
     install -D -m 0644 deploy/images/onnxruntime.copyright "$root/usr/share/doc/onnxruntime/copyright"
     loaded+=("$engine" "$onnxruntime")
+    local operators=$bin/../lib/varda/varda-operators-onednn.so
+    if [ "$name" = varda-train ] && [ -f "$operators" ]; then
+      program "$root" "$operators" /usr/lib/varda/varda-operators-onednn.so
+      loaded+=("$operators")
+    fi
   fi
   libraries "$root" "${loaded[@]}"
   install -D -m 0644 LICENSE "$root/usr/share/doc/varda/copyright"

@@ -99,7 +99,17 @@ TEST_F(OnnxRuntime, UnknownOptionIsRefusedByName) {
             Code::kInvalid);
   EXPECT_EQ(load(digits("4"), {.options = {{"memory_pattern", "none"}}}).error().code(),
             Code::kInvalid);
+  EXPECT_EQ(load(digits("4"), {.options = {{"operators", "all"}}}).error().code(), Code::kInvalid);
 }
+
+#ifdef VARDA_ONEDNN
+TEST_F(OnnxRuntime, FurtherOperatorsChangeNoResultOfOtherModels) {
+  auto plain = load(digits("4")).value();
+  auto extended = load(digits("4"), {.options = {{"operators", "onednn"}}});
+  ASSERT_TRUE(extended.ok()) << extended.error();
+  EXPECT_EQ(correct(*plain), correct(**extended));
+}
+#endif
 
 /// Models that output the content of another file on this machine, or of memory.
 class HostileModels : public OnnxRuntime {

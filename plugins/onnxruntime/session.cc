@@ -12,6 +12,7 @@
 
 #include "library.h"
 #include "model_file.h"
+#include "operators.h"
 
 namespace {
 
@@ -92,8 +93,20 @@ std::int32_t code_of(OrtErrorCode code) {
     }                                                                                 \
   } while (false)
 
-std::int32_t apply_options(OrtSessionOptions* session, const varda_engine_load_options& options,
+std::int32_t add_operators(OrtSessionOptions* session, std::uint32_t threads, varda_operators** out,
                            std::string& problem) {
+  const auto& operators = varda_onnxruntime::operators();
+  problem = operators.problem;
+  if (!problem.empty()) return VARDA_ENGINE_UNAVAILABLE;
+  std::array<char, 512> reason{};
+  *out = operators.add(library().api, session, threads, reason.data(), reason.size());
+  if (*out != nullptr) return VARDA_ENGINE_OK;
+  problem = reason.data();
+  return VARDA_ENGINE_UNAVAILABLE;
+}
+
+std::int32_t apply_options(OrtSessionOptions* session, const varda_engine_load_options& options,
+                           varda_operators** operators, std::string& problem) {
   const OrtApi& api = *library().api;
   ORT_TRY(api.SetIntraOpNumThreads(session, static_cast<int>(options.intra_op_threads)));
   ORT_TRY(api.SetInterOpNumThreads(session, 1));
@@ -137,6 +150,14 @@ std::int32_t apply_options(OrtSessionOptions* session, const varda_engine_load_o
         return VARDA_ENGINE_INVALID;
       }
       ORT_TRY(value == "on" ? api.EnableMemPattern(session) : api.DisableMemPattern(session));
+    } else if (name == "operators") {
+      if (value != "onednn") {
+        problem = "option operators is onednn, not \"" + std::string(value) + "\"";
+        return VARDA_ENGINE_INVALID;
+      }
+      if (const auto code = add_operators(session, options.intra_op_threads, operators, problem);
+          code != VARDA_ENGINE_OK)
+        return code;
     } else {
       problem = "the ONNX Runtime engine has no option \"" + std::string(name) + "\"";
       return VARDA_ENGINE_INVALID;
@@ -275,6 +296,7 @@ std::int32_t output_tensor(varda_engine_result& result, std::size_t index, varda
 varda_engine_model::~varda_engine_model() {
   if (session != nullptr) library().api->ReleaseSession(session);
   if (memory != nullptr) library().api->ReleaseMemoryInfo(memory);
+  if (operators != nullptr) varda_onnxruntime::operators().free(operators);
 }
 
 varda_engine_result::~varda_engine_result() {
@@ -301,7 +323,7 @@ std::int32_t varda_engine_model::load(const varda_engine_load_options& options,
   OrtSessionOptions* raw = nullptr;
   ORT_TRY(api.CreateSessionOptions(&raw));
   const auto session_options = own(raw, api.ReleaseSessionOptions);
-  if (const std::int32_t code = apply_options(session_options.get(), options, problem);
+  if (const std::int32_t code = apply_options(session_options.get(), options, &operators, problem);
       code != VARDA_ENGINE_OK)
     return code;
   if (in_memory) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "infer/plugin_abi.h"
+#include "operators_abi.h"
 
 /// A loaded model. Any number of threads may run it.
 struct varda_engine_model {
@@ -18,7 +19,8 @@ struct varda_engine_model {
   };
 
   OrtSession* session = nullptr;
-  OrtMemoryInfo* memory = nullptr;  // the CPU's, for tensors over the caller's bytes
+  OrtMemoryInfo* memory = nullptr;       // the CPU's, for tensors over the caller's bytes
+  varda_operators* operators = nullptr;  // of the session; null: ONNX's own operators only
   std::vector<Place> input_places;
   std::vector<Place> output_places;
   std::vector<varda_engine_spec> inputs;

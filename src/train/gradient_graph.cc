@@ -16,7 +16,8 @@ namespace {
 using onnx::Node;
 using tensor::DType;
 
-constexpr std::size_t kNamedMax = 8;  // names in a message
+constexpr std::size_t kNamedMax = 8;                 // names in a message
+constexpr std::size_t kOwnNormalizationRankMax = 5;  // of oneDNN
 
 bool is_real(const Fact* fact) {
   return fact != nullptr && (fact->dtype == DType::kFp32 || fact->dtype == DType::kFp64);
@@ -131,7 +132,7 @@ class Rewriting {
       : options_(options),
         facts_(facts),
         out_{.model = forward},
-        b_(out_.model.graph, facts, dtype) {}
+        b_(out_.model.graph, facts, dtype, options.operators) {}
 
   Result<GradientGraph> run() {
     TRY_VOID(choose_weights());
@@ -182,6 +183,12 @@ class Rewriting {
           b_.shape(node.inputs[0]).size() >= 2 &&
           (b_.needs(node.inputs[1]) || b_.needs(node.inputs[2]))) {
         const tensor::Shape shape = b_.shape(node.inputs[0]);
+        if (b_.operators() == Operators::kOneDnn && b_.dtype() == DType::kFp32 &&
+            shape.size() <= kOwnNormalizationRankMax && node.integer("training_mode", 0) == 0) {
+          make_own_normalization(node, shape.at(1));
+          graph().nodes.push_back(std::move(node));
+          continue;
+        }
         Backward::Integers axes;
         double count = 1;
         for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -208,6 +215,20 @@ class Rewriting {
       }
       graph().nodes.push_back(std::move(node));
     }
+  }
+
+  /// The node computes the statistics of the batch, too.
+  void make_own_normalization(Node& node, std::int64_t channels) {
+    const std::string y = node.output(0);
+    const std::string mean = b_.fresh(y + "/mean"), variance = b_.fresh(y + "/variance");
+    out_.statistics.push_back(
+        {node.inputs[3], node.inputs[4], mean, variance, double{node.real("momentum", 0.9f)}});
+    for (const std::string& name : {mean, variance}) b_.learn(name, {b_.dtype(), {channels}, {}});
+    const float epsilon = node.real("epsilon", 1e-5f);
+    node.domain = kOwnDomain;
+    node.inputs.resize(3);
+    node.outputs = {y, mean, variance};
+    node.attributes = {{"epsilon", epsilon}};
   }
 
   const Node* producer(const std::string& tensor) const {
@@ -413,6 +434,9 @@ class Rewriting {
       for (const std::string& name : {statistics.batch_mean, statistics.batch_variance})
         graph.outputs.push_back({.name = name});
     for (Node& node : b_.take()) graph.nodes.push_back(std::move(node));
+    if (std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                    [](const Node& node) { return node.domain == kOwnDomain; }))
+      out_.model.opsets[std::string(kOwnDomain)] = 1;
     std::erase_if(graph.initializers,
                   [&](const onnx::Tensor& tensor) { return inputs.contains(tensor.name); });
   }

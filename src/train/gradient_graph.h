@@ -1,5 +1,6 @@
 // Gradients by rewriting: from a model that predicts to a model that also computes a loss and the
-// gradient of each weight. All operators are standard ONNX, so the engine that serves trains too.
+// gradient of each weight. Standard ONNX operators are enough, so the engine that serves trains
+// too.
 //
 //   TRY(onnx::Model forward, onnx::parse(bytes));
 //   TRY_VOID(onnx::upgrade(forward));
@@ -9,6 +10,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -33,11 +35,21 @@ enum class Activation {
   kLogProbabilities,  // the model ends with LogSoftmax
 };
 
+/// The operators of the training model.
+enum class Operators {
+  kStandard,  // ONNX's own: any runtime runs them
+  // Also Varda's, on oneDNN: convolutions and normalizations of FP32, and their gradients.
+  kOneDnn,
+};
+/// Domain of Varda's operators. plugins/onnxruntime/onednn.cc has them.
+inline constexpr std::string_view kOwnDomain = "varda";
+
 struct GradientOptions {
   Loss loss = Loss::kCrossEntropy;
   double huber_delta = 1;
   std::string output;               // of the model; "": the first
   std::vector<std::string> freeze;  // names of weights that stay, with * and ?
+  Operators operators = Operators::kStandard;
 };
 
 /// The training model and the names of tensors in it. The batch size is that of the facts.

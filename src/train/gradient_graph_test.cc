@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "codec/protobuf.h"
 #include "infer/engine.h"
@@ -223,6 +225,53 @@ TEST(GradientGraph, ModelOfOpset11IsTrained) {
   // The loss reads the scores before Softmax, not the logarithm of probabilities.
   for (const onnx::Node& node : graph->model.graph.nodes) EXPECT_NE(node.op_type, "Log");
   EXPECT_EQ(graph->model.opset(), 17);
+}
+
+/// The engine, with models that only describe themselves.
+class DescribingEngine final : public infer::Engine {
+ public:
+  const std::string& name() const override { return engine().name(); }
+  std::string library_version() const override { return engine().library_version(); }
+  Result<std::unique_ptr<infer::Model>> load(const infer::LoadOptions& options) override {
+    TRY(auto loaded, engine().load(options));
+    return std::make_unique<Model>(std::move(loaded));
+  }
+
+ private:
+  class Model final : public infer::Model {
+   public:
+    explicit Model(std::unique_ptr<infer::Model> loaded) : loaded_(std::move(loaded)) {}
+    const std::vector<tensor::Spec>& inputs() const override { return loaded_->inputs(); }
+    const std::vector<tensor::Spec>& outputs() const override { return loaded_->outputs(); }
+    unsigned concurrent_runs_max() const override { return 0; }
+    Result<std::vector<tensor::Named>> run(std::span<const tensor::Named>,
+                                           std::span<const std::string>) override {
+      return Error(Code::kInternal, "the model ran");
+    }
+
+   private:
+    std::unique_ptr<infer::Model> loaded_;
+  };
+};
+
+TEST(Trace, ModelRunsOnlyIfShapesOrIntegersAreUnknown) {
+  DescribingEngine describing;
+  const std::vector<tensor::Named> batch = {{"x", halves({3, 4})}};
+  onnx::Model plain = network().model();
+  const auto inferred = trace(describing, plain, batch);
+  ASSERT_TRUE(inferred.ok()) << inferred.error();
+  const Facts known = trace(engine(), plain, batch).value();
+  EXPECT_EQ(inferred->size(), known.size());
+  EXPECT_EQ(inferred->at("hidden").shape, (Shape{3, 3}));
+  EXPECT_EQ(inferred->at("y").shape, (Shape{3, 2}));
+
+  auto with_integers = network();
+  with_integers.node({.op_type = "Shape", .inputs = {"y"}, .outputs = {"size"}}).output("size");
+  onnx::Model computed = with_integers.model();
+  EXPECT_EQ(trace(describing, computed, batch).error().message(), "the model ran");
+  onnx::Model same = network().model();
+  const std::vector<tensor::Named> wrong = {{"x", halves({3, 5})}};
+  EXPECT_EQ(trace(describing, same, wrong).error().message(), "the model ran");
 }
 
 }  // namespace gradient_graph_test

@@ -56,6 +56,7 @@ struct Case {
   enum class Kind { kFp64, kFp32, kLinear } kind = Kind::kFp64;
   Loss loss = Loss::kMse;
   std::vector<std::string> freeze = {};
+  Operators operators = Operators::kStandard;
 };
 
 Case one(std::string name, std::string op, std::vector<Operand> operands,
@@ -150,12 +151,18 @@ TEST_P(OperatorGradient, EqualsFiniteDifferencesOfTheLoss) {
   const std::vector<Named> batch = {{"one", real_tensor(setup.dtype, {1, 1}, {1})}};
   const auto facts = trace(engine(), setup.model, batch);
   ASSERT_TRUE(facts.ok()) << facts.error();
-  const auto graph =
-      make_gradient_graph(setup.model, *facts, {.loss = tested.loss, .freeze = tested.freeze});
+  const auto graph = make_gradient_graph(
+      setup.model, *facts,
+      {.loss = tested.loss, .freeze = tested.freeze, .operators = tested.operators});
   ASSERT_TRUE(graph.ok()) << graph.error();
   ASSERT_EQ(graph->weights.size(), setup.weights.size());
   const std::string bytes = onnx::serialize(graph->model);
-  const auto loaded = engine().load({.model = bytes});
+  infer::LoadOptions options{.model = bytes};
+  if (tested.operators == Operators::kOneDnn) {
+    ASSERT_TRUE(graph->model.opsets.contains(std::string(kOwnDomain)));
+    options.options["operators"] = "onednn";
+  }
+  const auto loaded = engine().load(options);
   ASSERT_TRUE(loaded.ok()) << loaded.error();
 
   const Shape shape = facts->at("y").shape;
@@ -583,6 +590,27 @@ INSTANTIATE_TEST_SUITE_P(Matrices, OperatorGradient, ::testing::ValuesIn(matrice
 INSTANTIATE_TEST_SUITE_P(Shapes, OperatorGradient, ::testing::ValuesIn(shapes()), case_name);
 INSTANTIATE_TEST_SUITE_P(Convolutions, OperatorGradient, ::testing::ValuesIn(convolutions()),
                          case_name);
+#ifdef VARDA_ONEDNN
+/// The convolutions on oneDNN, also with constant weights and with a constant input.
+std::vector<Case> own_convolutions() {
+  std::vector<Case> out;
+  for (Case& tested : convolutions())
+    if (tested.nodes.front().op_type == "Conv") out.push_back(std::move(tested));
+  Case frozen = one("ConvFrozenWeights", "Conv", {{{2, 3, 5, 5}}, {{4, 3, 3, 3}}}, {}, kLinear);
+  frozen.operands[1].learned = false;
+  frozen.freeze = {"a1"};
+  Case first = one("ConvFirst", "Conv", {{{2, 3, 5, 5}}, {{4, 3, 3, 3}}, {{4}}}, {}, kLinear);
+  first.operands[0].learned = false;
+  Case bias = one("ConvBiasAlone", "Conv", {{{2, 3, 5, 5}}, {{4, 3, 3, 3}}, {{4}}}, {}, kLinear);
+  bias.operands[0].learned = bias.operands[1].learned = false;
+  bias.freeze = {"a1"};
+  for (Case* more : {&frozen, &first, &bias}) out.push_back(std::move(*more));
+  for (Case& tested : out) tested.operators = Operators::kOneDnn;
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(OneDnn, OperatorGradient, ::testing::ValuesIn(own_convolutions()),
+                         case_name);
+#endif
 INSTANTIATE_TEST_SUITE_P(Blocks, OperatorGradient, ::testing::ValuesIn(attention()), case_name);
 INSTANTIATE_TEST_SUITE_P(Normalizations, OperatorGradient, ::testing::ValuesIn(normalizations()),
                          case_name);

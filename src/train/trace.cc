@@ -27,6 +27,43 @@ Fact fact_of(const tensor::Tensor& value) {
   return out;
 }
 
+/// Gives the inputs the sizes of the batch, so that the engine infers shapes without open sizes.
+/// False: the batch does not fit the declared shapes, or an input has none.
+bool fix_sizes(onnx::Graph& graph, std::span<const tensor::Named> batch) {
+  for (onnx::ValueInfo& input : graph.inputs) {
+    const auto given = std::find_if(batch.begin(), batch.end(),
+                                    [&](const auto& one) { return one.name == input.name; });
+    if (given == batch.end() || !input.shape ||
+        input.shape->size() != given->tensor.shape().size() ||
+        input.data_type != onnx::data_type_of(given->tensor.dtype()))
+      return false;
+    for (std::size_t i = 0; i < input.shape->size(); ++i) {
+      onnx::ValueInfo::Dim& dim = (*input.shape)[i];
+      const std::int64_t size = given->tensor.shape()[i];
+      if (dim.size >= 0 && dim.size != size) return false;
+      dim = {.size = size, .symbol = ""};
+    }
+  }
+  return true;
+}
+
+/// Adds the facts that the engine inferred when it loaded the model. False: a tensor has an unknown
+/// size, or values that later code may need, so the model must run. A run holds all tensors at
+/// once, which takes most of the time to the first step of a large network.
+bool add_inferred(const infer::Model& loaded, Facts& out) {
+  const bool complete =
+      std::all_of(loaded.outputs().begin(), loaded.outputs().end(), [](const tensor::Spec& one) {
+        // The engine shows an unknown rank as 0.
+        return (one.dtype == tensor::DType::kFp32 || one.dtype == tensor::DType::kFp64) &&
+               !one.shape.empty() &&
+               std::all_of(one.shape.begin(), one.shape.end(),
+                           [](std::int64_t size) { return size >= 0; });
+      });
+  if (!complete) return false;
+  for (const tensor::Spec& one : loaded.outputs()) out[one.name] = {one.dtype, one.shape, {}};
+  return true;
+}
+
 Result<Facts> run(infer::Engine& engine, const onnx::Model& model,
                   std::span<const tensor::Named> batch) {
   Facts out;
@@ -49,10 +86,12 @@ Result<Facts> run(infer::Engine& engine, const onnx::Model& model,
       if (!output.empty() && std::none_of(all.graph.outputs.begin(), all.graph.outputs.end(),
                                           [&](const auto& one) { return one.name == output; }))
         all.graph.outputs.push_back({.name = output});
+  const bool fits = fix_sizes(all.graph, batch);
   const std::string bytes = onnx::serialize(all);
   // Without optimization the engine keeps every node, so each tensor exists.
   TRY(const auto loaded,
       engine.load({.memory_arena = false, .options = {{"optimization", "none"}}, .model = bytes}));
+  if (fits && add_inferred(*loaded, out)) return out;
   TRY(const auto outputs, loaded->run(batch, {}));
   for (const tensor::Named& output : outputs) out[output.name] = fact_of(output.tensor);
   return out;

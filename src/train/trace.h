@@ -1,4 +1,4 @@
-// Types and shapes of all tensors of a model, found by one run.
+// Types and shapes of all tensors of a model, found by loading it, or by one run.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct Fact {
 using Facts = std::map<std::string, Fact>;
 
 /// Replaces each If by the branch that runs, where shapes and constants alone decide; exporters
-/// write such nodes for sizes that they do not know. Then runs the model on one batch with every
-/// tensor as an output. The engine infers all shapes of any operator in this way, also those that
-/// an exporter computes in the graph. The facts hold for batches of this size. Needs the memory of
-/// all activations.
+/// write such nodes for sizes that they do not know. Then loads the model for one batch with every
+/// tensor as an output, and runs the model unless the engine inferred all shapes. The engine thus
+/// finds the shapes of any operator, also those that an exporter computes in the graph. The facts
+/// hold for batches of this size. A run needs the memory of all activations.
 Result<Facts> trace(infer::Engine& engine, onnx::Model& model,
                     std::span<const tensor::Named> batch);
 

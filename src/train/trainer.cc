@@ -36,6 +36,8 @@ onnx::Model with_inputs(onnx::Model model, const std::set<std::string>& names) {
   return model;
 }
 
+bool is_own(const onnx::Model& model) { return model.opsets.contains(std::string(kOwnDomain)); }
+
 class TrainerImpl final : public Trainer {
  public:
   TrainerImpl(infer::Engine& engine, onnx::Bytes file, const Options& options)
@@ -50,7 +52,7 @@ class TrainerImpl final : public Trainer {
                                              "the model's file");
     TRY_VOID(onnx::upgrade(forward_));
     TRY(const Facts facts, trace(engine_, forward_, example));
-    TRY(graph_, make_gradient_graph(forward_, facts, options_.gradients));
+    TRY(graph_, gradient_graph(facts, options_.operators));
     std::vector<std::size_t> sizes;
     for (const GradientGraph::Weight& weight : graph_.weights) {
       TRY_VOID(add_weight(weight.name));
@@ -63,8 +65,7 @@ class TrainerImpl final : public Trainer {
     TRY(optimizer_, Optimizer::create(options_.optimizer, sizes));
     // A weight without a place in the file is reported before hours of training.
     TRY_VOID(save());
-    TRY(model_, load(graph_.model));
-    graph_.model = {};
+    TRY_VOID(load_gradients(facts));
     return {};
   }
 
@@ -189,6 +190,24 @@ class TrainerImpl final : public Trainer {
   // The outputs are in the order of make_gradient_graph(): loss, output, gradients, statistics.
   static constexpr std::size_t kFirstGradient = 2;
 
+  Result<GradientGraph> gradient_graph(const Facts& facts, Operators operators) const {
+    GradientOptions options = options_.gradients;
+    options.operators = operators;
+    return make_gradient_graph(forward_, facts, options);
+  }
+
+  Status load_gradients(const Facts& facts) {
+    Result<std::unique_ptr<infer::Model>> loaded = load(graph_.model);
+    if (!loaded.ok() && loaded.error().code() == Code::kUnavailable && is_own(graph_.model)) {
+      // The engine has no oneDNN beside it. Both graphs have the same weights.
+      TRY(graph_, gradient_graph(facts, Operators::kStandard));
+      loaded = load(graph_.model);
+    }
+    TRY(model_, std::move(loaded));
+    graph_.model = {};
+    return {};
+  }
+
   /// kInvalid: the batch does not fit, or the loss is not finite.
   Result<std::vector<Named>> run(const Batch& batch) {
     std::vector<Named> inputs = batch.inputs;
@@ -265,9 +284,10 @@ class TrainerImpl final : public Trainer {
   Result<std::unique_ptr<infer::Model>> load(const onnx::Model& model) {
     const std::string bytes = onnx::serialize(model);
     // With a pattern a step keeps up to twice the memory, and is not faster.
-    return engine_.load({.intra_op_threads = options_.threads,
-                         .options = {{"memory_pattern", "off"}},
-                         .model = bytes});
+    std::map<std::string, std::string> options = {{"memory_pattern", "off"}};
+    if (is_own(model)) options["operators"] = "onednn";
+    return engine_.load(
+        {.intra_op_threads = options_.threads, .options = std::move(options), .model = bytes});
   }
 
   infer::Engine& engine_;

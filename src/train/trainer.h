@@ -41,7 +41,9 @@ struct Step {
 class Trainer {
  public:
   struct Options {
-    GradientOptions gradients;
+    GradientOptions gradients;  // without `operators`
+    // kOneDnn: if the engine has oneDNN, else kStandard.
+    Operators operators = Operators::kOneDnn;
     OptimizerOptions optimizer;
     double clip_norm = 0;  // the largest norm of all gradients together; 0: no limit
     unsigned threads = 1;  // of the engine, for each run

@@ -242,6 +242,43 @@ TEST(Trainer, ConvolutionalNetworkLearnsTheDigits) {
             after.graph.initializer("scale")->message.view);
 }
 
+/// The engine without oneDNN beside it.
+class PlainEngine final : public infer::Engine {
+ public:
+  const std::string& name() const override { return engine().name(); }
+  std::string library_version() const override { return engine().library_version(); }
+  Result<std::unique_ptr<infer::Model>> load(const infer::LoadOptions& options) override {
+    if (options.options.contains("operators")) return Error(Code::kUnavailable, "no such file");
+    return engine().load(options);
+  }
+};
+
+TEST(Trainer, BothFormsOfConvolutionsGiveAboutTheSameWeights) {
+  PlainEngine plain;
+  std::vector<std::size_t> first(kBatch);
+  for (std::size_t i = 0; i < kBatch; ++i) first[i] = i;
+  const std::vector<Named> example = {{"images", images(first)}};
+  const std::string file = convolutional();
+  std::vector<double> losses;
+  for (infer::Engine* one : {static_cast<infer::Engine*>(&plain), &engine()}) {
+    auto trainer = Trainer::open(*one, file, example, {.optimizer = kSgd});
+    ASSERT_TRUE(trainer.ok()) << trainer.error();
+    losses.push_back(run(**trainer, 0, 10));
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-3 * losses[0]);
+}
+
+TEST(Trainer, ConvolutionsOnTwoThreadsGiveEqualBytes) {
+  const Trainer::Options options{.optimizer = kSgd, .threads = 2};
+  std::vector<std::string> files;
+  for (int i = 0; i < 2; ++i) {
+    const auto trainer = open(convolutional(), options);
+    run(*trainer, 0, 10);
+    files.push_back(trainer->save().value());
+  }
+  EXPECT_EQ(files[0], files[1]);
+}
+
 TEST(Trainer, WeightsOfConstantNodesAreTrainedInTheFile) {
   const Tensor weights = Tensor::allocate(DType::kFp32, {64, 10}).value();
   const std::string file =

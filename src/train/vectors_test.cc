@@ -267,8 +267,7 @@ onnx::Model model_of(const Net& net, const Json& vector) {
 
 class Vectors : public ::testing::TestWithParam<Net> {};
 
-TEST_P(Vectors, LossAndGradientsEqualThoseOfAnotherFramework) {
-  const Net& net = GetParam();
+void check(const Net& net, Operators operators) {
   const auto& nets = vectors()["nets"].as_array();
   const auto found = std::find_if(nets.begin(), nets.end(), [&](const Json& one) {
     return one["name"].as_string() == net.name;
@@ -283,10 +282,13 @@ TEST_P(Vectors, LossAndGradientsEqualThoseOfAnotherFramework) {
   onnx::Model model = model_of(net, vector);
   const auto facts = trace(engine(), model, inputs);
   ASSERT_TRUE(facts.ok()) << facts.error();
-  const auto graph = make_gradient_graph(model, *facts, {.loss = net.loss, .freeze = net.freeze});
+  const auto graph = make_gradient_graph(
+      model, *facts, {.loss = net.loss, .freeze = net.freeze, .operators = operators});
   ASSERT_TRUE(graph.ok()) << graph.error();
   const std::string bytes = onnx::serialize(graph->model);
-  const auto loaded = engine().load({.model = bytes});
+  infer::LoadOptions options{.model = bytes};
+  if (operators == Operators::kOneDnn) options.options["operators"] = "onednn";
+  const auto loaded = engine().load(options);
   ASSERT_TRUE(loaded.ok()) << loaded.error();
   inputs.push_back({graph->targets, tensor_of(vector["targets"])});
   inputs.push_back({graph->sample_weights, tensor_of(vector["sample_weights"])});
@@ -312,13 +314,21 @@ TEST_P(Vectors, LossAndGradientsEqualThoseOfAnotherFramework) {
   }
 }
 
+TEST_P(Vectors, LossAndGradientsEqualThoseOfAnotherFramework) {
+  check(GetParam(), Operators::kStandard);
+#ifdef VARDA_ONEDNN
+  SCOPED_TRACE("oneDNN");
+  check(GetParam(), Operators::kOneDnn);
+#endif
+}
+
 void PrintTo(const Net& net, std::ostream* out) { *out << net.name; }
 
 INSTANTIATE_TEST_SUITE_P(Networks, Vectors,
                          ::testing::Values(mlp(), mlp_with_softmax(), mse_of_softmax(),
                                            multi_label(), convolutional(), depthwise(), residual(),
                                            decoder(), transformer(), activations()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& tested) { return tested.param.name; });
 
 TEST(OptimizerVectors, StepsEqualThoseOfAnotherFramework) {
   using Kind = OptimizerOptions::Kind;

@@ -1,6 +1,6 @@
 """TrainingModels from `kubectl apply` to a new version of a Model: the built-in trainer and a user's
 program, suspended, killed, deleted in mid-run, and with wrong inputs."""
-import json, os, pathlib, random, shutil, signal, sys, tempfile, unittest, urllib.request
+import hashlib, json, os, pathlib, random, shutil, signal, sys, tempfile, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -17,7 +17,8 @@ class Trainings(unittest.TestCase):
     def setUpClass(cls):
         cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
         cls.addClassCleanup(shutil.rmtree, cls.work, True)
-        data, program = cls.work / 'datasets', cls.work / 'program'
+        data, cls.program = cls.work / 'datasets', cls.work / 'program'
+        program = cls.program
         data.mkdir()
         program.mkdir()
         for file in m.DIGITS.glob('*-ubyte'):
@@ -30,15 +31,16 @@ class Trainings(unittest.TestCase):
         cls.data = data
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge'])
         cls.addClassCleanup(cls.varda.close)
-        cls.varda.up('--dataset-root', 'edge0=%s' % data, '--registry', '127.0.0.1:0', '--image', 'centroid:1=python3 %s' % (program / CENTROID.name))
+        cls.varda.up('--dataset-root', 'edge0=%s' % data, '--registry', '127.0.0.1:0', '--dataset-root', 'cloud=%s' % data,
+                     '--image', 'centroid:1=python3 %s' % (program / CENTROID.name), '--image', 'python:3=python3')
         cls.varda.varda('push', m.DIGITS / 'models/3', '--name', 'digits', '--version', '3')
         cls.apply(cls.dataset('digits-train', 'train-images.idx3-ubyte', 'idx'), cls.dataset('digits-test', 'test-images.idx3-ubyte', 'idx'),
                   cls.dataset('points', 'points.csv', 'csv'))
 
     @classmethod
-    def dataset(cls, name, file, format):
+    def dataset(cls, name, file, format, node='edge0'):
         return {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': name},
-                'spec': {'dataUrl': str(cls.data / file), 'format': format, 'nodeName': 'edge0'}}
+                'spec': {'dataUrl': str(cls.data / file), 'format': format, 'nodeName': node}}
 
     @classmethod
     def apply(cls, *objects):
@@ -98,6 +100,33 @@ class Trainings(unittest.TestCase):
         self.assertGreater(self.metrics('points')['accuracy'], 0.9)
         model = json.loads(urllib.request.urlopen(status['produced']['url'], timeout=m.seconds(60)).read())
         self.assertEqual(sorted(model), ['blue', 'red'])
+
+    def test_scripts_are_the_program_of_a_plain_image(self):
+        archives = self.work / 'archives'
+        archives.mkdir()
+        self.varda.varda('pack', self.program, '--framework', '', '-o', archives / 'code-1.tar.gz')
+        files = m.FileServer(archives)
+        self.addCleanup(files.stop)
+        digest = hashlib.sha256((archives / 'code-1.tar.gz').read_bytes()).hexdigest()
+        code = {'version': '1', 'downloadURL': 'http://127.0.0.1:%d/code-1.tar.gz' % files.port, 'sha256sum': digest}
+        spec = {'modelName': 'scripted', 'dataset': {'name': 'points'}, 'output': {'version': '1'},
+                'workerSpec': {'containers': [{'name': 'trainer', 'image': 'python:3', 'args': ['/code/' + CENTROID.name]}]}}
+        self.train('scripted', {**spec, 'scripts': {'manifest': [{**code, 'sha256sum': '0' * 64}], 'targetVersion': '1'}})
+        status = self.until('scripted', 'the wrong digest', lambda s: self.condition(s, 'Running').get('reason') == 'DigestMismatch')
+        self.assertEqual(status['phase'], 'Fetching')
+        self.varda.kubectl('patch', 'trainingmodel', 'scripted', '--type=merge', '-p', json.dumps({'spec': {'scripts': {'manifest': [code]}}}))
+        self.complete('scripted')
+        self.assertGreater(self.metrics('scripted')['accuracy'], 0.9)
+        installed = self.work / 'data/nodes/edge0/data/models/default/scripted.training-scripts'
+        m.wait_until('the scripts are gone', lambda: not installed.exists())
+
+    def test_run_of_the_cloud_layer_needs_a_node_of_that_layer(self):
+        self.apply(self.dataset('points-cloud', 'points.csv', 'csv', 'cloud'))
+        spec = {'modelName': 'clouded', 'dataset': {'name': 'points-cloud'}, 'image': 'centroid:1', 'deployToLayer': 'cloud'}
+        self.train('clouded', {**spec, 'nodeName': 'edge0'})
+        self.until('clouded', 'the wrong layer', lambda s: self.condition(s, 'Running').get('reason') == 'NodeInOtherLayer')
+        self.varda.kubectl('patch', 'trainingmodel', 'clouded', '--type=merge', '-p', '{"spec":{"nodeName":"cloud"}}')
+        self.assertEqual(self.complete('clouded')['node'], 'cloud')
 
     def test_killed_and_suspended_run_gives_the_bytes_of_an_undisturbed_one(self):
         self.train('calm', self.digits('digits-calm', epochs=800))

@@ -19,7 +19,7 @@ THIRD_PARTY = {
     'zstd.h': {'codec'}, 'zlib.h': {'codec'}, 'isa-l': {'codec'}, 'boost/json': {'codec'}, 'boost/asio': {'net'}, 'boost/beast': {'net'}, 'nghttp2': {'net'},
     **{'openssl/%s.h' % name: {'codec', 'net'} for name in ('bio', 'pem')}, **{'openssl/%s.h' % name: {'codec', 'net', 'privacy'} for name in ('crypto', 'err', 'evp')},
     'openssl/kdf.h': {'privacy'}, 'openssl/rand.h': {'net', 'privacy'}, 'openssl': {'net'}, 'sqlite3.h': {'store'}, 're2': {'schema'},
-    'CLI': {'apps'}, 'expat.h': {'dataset'}, 'xxhash.h': {'dataset'}, 'xxh_x86dispatch.h': {'dataset'}, 'spng.h': {'codec'}, 'turbojpeg.h': {'codec'}, 'onnxruntime_c_api.h': {'plugins'}, 'opencv2': {'plugins'}, 'boost': {'net', 'codec'},
+    'CLI': {'apps'}, 'expat.h': {'dataset'}, 'xxhash.h': {'dataset'}, 'xxh_x86dispatch.h': {'dataset'}, 'spng.h': {'codec'}, 'turbojpeg.h': {'codec'}, 'onnxruntime_c_api.h': {'plugins'}, 'oneapi': {'plugins'}, 'omp.h': {'plugins'}, 'opencv2': {'plugins'}, 'boost': {'net', 'codec'},
 }
 # These files leave a library's callback by an exception, because there is no other way. The same
 # file catches it.

@@ -31,6 +31,7 @@ const rules::Member kInitialModel{"initialModel", Shape::kObject};
 const rules::Member kDataset{"dataset", Shape::kObject};
 const rules::Member kEvaluation{"evaluation", Shape::kObject};
 const rules::Member kScripts{"scripts", Shape::kObject};
+const rules::Member kTargetVersion{"targetVersion"};
 const rules::Member kManifest{"manifest", Shape::kList};
 
 Schema open_object() {
@@ -138,6 +139,25 @@ bool TrainingModelStatus::ended() const {
   return false;
 }
 
+namespace {
+
+/// The rules of archives and of the version among them.
+template <typename T>
+void has_archives(Type<T>& t) {
+  t.rule(rules::when_any_set(
+      {kManifest}, rules::required(kTargetVersion, "targetVersion is required with a manifest")));
+  t.rule(rules::each_matches("manifest", "version", kVersionPattern, kVersionExpected));
+  t.rule(rules::each_differs("manifest", "version", {std::string(kVersionForbidden)}));
+  t.rule(rules::each_unique("manifest", "version"));
+  t.rule(rules::each_matches("manifest", "downloadURL", kArchiveUrl,
+                             "must be an http, https, s3 or file URL"));
+  t.rule(rules::each_matches("manifest", "sha256sum", kArchiveDigest,
+                             "must be 64 lower case hexadecimal digits"));
+  t.rule(rules::listed("targetVersion", "manifest", "version"));
+}
+
+}  // namespace
+
 void TrainingInitialModel::describe(Type<TrainingInitialModel>& t) {
   using M = TrainingInitialModel;
   t.doc("The weights to start from: a model by name, or archives.");
@@ -158,23 +178,24 @@ void TrainingInitialModel::describe(Type<TrainingInitialModel>& t) {
   t.field("targetVersion", &M::target_version, "The version to start from, of the manifest.")
       .length(0, 253);
   t.keep_unknown(&M::unknown);
-  const rules::Member target{"targetVersion"};
   t.rule(rules::any_required({{"name"}, kManifest}, "either name or manifest is required"));
   for (const char* member : {"name", "kind", "group", "version"}) {
-    t.rule(rules::forbidden_with({member}, {kManifest, target},
+    t.rule(rules::forbidden_with({member}, {kManifest, kTargetVersion},
                                  "may not be set together with manifest and targetVersion"));
   }
-  t.rule(rules::when_any_set({kManifest},
-                             rules::required(target, "targetVersion is required with a manifest")));
   t.rule(rules::matches_when_set("version", kVersionPattern, kVersionForbidden, kVersionExpected));
-  t.rule(rules::each_matches("manifest", "version", kVersionPattern, kVersionExpected));
-  t.rule(rules::each_differs("manifest", "version", {std::string(kVersionForbidden)}));
-  t.rule(rules::each_unique("manifest", "version"));
-  t.rule(rules::each_matches("manifest", "downloadURL", kArchiveUrl,
-                             "must be an http, https, s3 or file URL"));
-  t.rule(rules::each_matches("manifest", "sha256sum", kArchiveDigest,
-                             "must be 64 lower case hexadecimal digits"));
-  t.rule(rules::listed("targetVersion", "manifest", "version"));
+  has_archives(t);
+}
+
+void TrainingScripts::describe(Type<TrainingScripts>& t) {
+  using S = TrainingScripts;
+  t.doc("The program of your own trainer, as an archive that the node mounts at /code.");
+  t.field("manifest", &S::manifest, "Versioned archives.").required().items_max(16);
+  t.field("targetVersion", &S::target_version, "The version to mount, of the manifest.")
+      .length(0, 253);
+  t.keep_unknown(&S::unknown);
+  t.rule(rules::any_required({kManifest}, "an archive is required"));
+  has_archives(t);
 }
 
 void TrainingDataset::describe(Type<TrainingDataset>& t) {
@@ -244,8 +265,8 @@ void TrainingModelSpec::describe(Type<TrainingModelSpec>& t) {
       .length(1, 63)
       .pattern(kObjectName);
   t.field("deployToLayer", &S::deploy_to_layer,
-          "edge: one Pod on the node that nodeName or nodeSelector selects. cloud is not supported "
-          "yet.")
+          "The layer of the node: one Pod on the node that nodeName or nodeSelector selects. With "
+          "cloud the node must be of the cloud layer.")
       .defaulted()
       .one_of({"cloud", "edge"});
   t.field("nodeSelector", &S::node_selector, "Labels of the node. Exactly one node must match.")
@@ -271,7 +292,8 @@ void TrainingModelSpec::describe(Type<TrainingModelSpec>& t) {
   t.field("template", &S::pod_template,
           "Pod of your own trainer as a template, {metadata, spec}. Alternative to workerSpec.")
       .shaped(pod_template_shape(PodText::kBare));
-  t.field("scripts", &S::scripts, "Not supported yet.").shaped(open_object());
+  t.field("scripts", &S::scripts,
+          "The program of your own trainer: an archive, mounted read-only at /code.");
   t.field("parameters", &S::parameters,
           "Parameters of your own trainer: each is a variable, and PARAMETERS has all as JSON.")
       .items_max(128)
@@ -308,10 +330,9 @@ void TrainingModelSpec::describe(Type<TrainingModelSpec>& t) {
   t.rule(rules::unless_any_set(
       {kDataset}, rules::forbidden_with(kEvaluation, {kEvaluation}, "needs a dataset")));
   t.rule(rules::any_required({{"nodeName"}, {"nodeSelector", Shape::kList}},
-                             "the edge layer needs a nodeName or a nodeSelector"));
-  t.rule(rules::one_of("deployToLayer", {"edge"},
-                       "must be edge: the cloud layer is not supported yet"));
-  t.rule(unsupported(kScripts, "is not supported yet: put the scripts into the image"));
+                             "a run needs a nodeName or a nodeSelector"));
+  t.rule(rules::forbidden_with(kScripts, {kTrainer},
+                               "may not be set together with trainer, which is the program"));
   t.rule(rules::each_differs("parameters", "key", training_variables()));
   t.rule(rules::each_differs("env", "name", training_variables()));
   for (const rules::Member& pod : {kPodSpec, kPodTemplate}) {
@@ -334,10 +355,10 @@ void TrainingModelSpec::describe(Type<TrainingModelSpec>& t) {
 
 void TrainingBase::describe(Type<TrainingBase>& t) {
   using B = TrainingBase;
-  t.doc("The initial model of this run. A later version of the model does not change the run.");
-  t.field("requested", &B::requested, "Digest of spec.initialModel that led to this choice.")
+  t.doc("Files of this run. A later version of the model does not change the run.");
+  t.field("requested", &B::requested, "Digest of the member of the spec that led to this choice.")
       .length(0, 64);
-  t.field("kind", &B::kind, "Model or InferenceModel. Absent: spec.initialModel.manifest.")
+  t.field("kind", &B::kind, "Model or InferenceModel. Absent: a manifest of the spec.")
       .length(0, 63);
   t.field("group", &B::group, "API group of a Model.").length(0, 253);
   t.field("name", &B::name, "Name of the model.").length(0, 253);
@@ -412,6 +433,7 @@ void TrainingModelStatus::describe(Type<TrainingModelStatus>& t) {
   t.field("pod", &S::pod, "The Pod of the last attempt.").length(0, 253);
   t.field("podUid", &S::pod_uid, "UID of that Pod.").length(0, 63);
   t.field("base", &S::base, "The initial model of this run.");
+  t.field("scripts", &S::scripts, "The archive of spec.scripts of this run.");
   t.field("progress", &S::progress, "Progress of the present attempt.");
   t.field("metrics", &S::metrics, "Metrics of the evaluation, as text.")
       .items_max(S::kMetricsMax)
@@ -435,7 +457,7 @@ void TrainingModelStatus::describe(Type<TrainingModelStatus>& t) {
 
 void TrainingModel::describe(Type<TrainingModel>& t) {
   using T = TrainingModel;
-  t.doc("One training run on an edge node, with a new version of a Model as its result.");
+  t.doc("One training run on a node, with a new version of a Model as its result.");
   t.field("metadata", &T::metadata, "Standard object metadata.");
   t.field("spec", &T::spec, "The model to train, its data, its trainer, and its place.").required();
   t.field("status", &T::status, "The observed state. Only the operator writes it.");
@@ -452,7 +474,7 @@ const Kind& TrainingModel::kind() {
       .columns =
           {
               {"Model", "string", ".spec.modelName", "Name of the Model"},
-              {"Layer", "string", ".spec.deployToLayer", "edge"},
+              {"Layer", "string", ".spec.deployToLayer", "cloud or edge"},
               {"Node", "string", ".status.node", "The node of the run"},
               {"Phase", "string", ".status.phase", "Phase of the run"},
               {"Progress", "string", ".status.summary.progress", "Epoch and share of the steps"},
@@ -471,8 +493,8 @@ const Kind& TrainingModel::kind() {
           {
               "`spec.trainer`, `spec.dataset`, `spec.evaluation`, `spec.checkpoint` and the pod "
               "settings are\n  extensions.",
-              "`deployToLayer: cloud`, `scripts`, `output.url` and `output.credentials` are "
-              "refused: no part of\n  Varda acts on them yet.",
+              "`output.url` and `output.credentials` are refused: no part of Varda acts on them "
+              "yet.",
           },
       .schema = &type_info<TrainingModel>().schema,
   };
@@ -483,6 +505,7 @@ Result<TrainingModel> TrainingModel::from_json(const Json& object) {
   return read_object<TrainingModel>(object);
 }
 Json TrainingInitialModel::to_json() const { return write_part(*this); }
+Json TrainingScripts::to_json() const { return write_part(*this); }
 Json TrainingModelStatus::to_json() const { return write_part(*this); }
 Json TrainingModel::to_json() const { return write_object(*this); }
 

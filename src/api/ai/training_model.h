@@ -1,5 +1,5 @@
-// TrainingModel (ai.kubeedge.io/v1alpha1): one training run on an edge node. Its result is a new
-// version of a Model.
+// TrainingModel (ai.kubeedge.io/v1alpha1): one training run on a node. Its result is a new version
+// of a Model.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,15 @@ struct TrainingInitialModel {
   Json unknown;
   Json to_json() const;
   static void describe(Type<TrainingInitialModel>& t);
+};
+
+/// The program of a user's trainer, as archives beside the image.
+struct TrainingScripts {
+  std::vector<ManifestEntry> manifest;
+  std::string target_version;  // of the manifest
+  Json unknown;
+  Json to_json() const;
+  static void describe(Type<TrainingScripts>& t);
 };
 
 /// A Dataset by name, in the namespace of the TrainingModel.
@@ -84,9 +93,9 @@ struct TrainingModelSpec : PodSettings {
   // Exactly one of these four is set.
   Json trainer;  // settings of varda-train, as written
   std::string image;
-  Json worker_spec;   // a PodSpec or {metadata, spec}
-  Json pod_template;  // {metadata, spec}
-  Json scripts;       // refused by a rule
+  Json worker_spec;                        // a PodSpec or {metadata, spec}
+  Json pod_template;                       // {metadata, spec}
+  std::optional<TrainingScripts> scripts;  // not with `trainer`
   std::vector<TrainingParameter> parameters;
   TrainingOutput output;
   TrainingCheckpoint checkpoint;
@@ -107,7 +116,7 @@ struct TrainingModelSpec : PodSettings {
 
 /// The initial model of this run. A later version of the model does not change the run.
 struct TrainingBase {
-  std::string requested;  // digest of spec.initialModel
+  std::string requested;  // digest of spec.initialModel, or of spec.scripts
   std::string kind, group, name;
   ManifestEntry archive;  // without sha256sum: nodes do not fetch the file
   Json unknown;
@@ -169,6 +178,7 @@ struct TrainingModelStatus {
   std::string node;
   std::string pod, pod_uid;
   std::optional<TrainingBase> base;
+  std::optional<TrainingBase> scripts;  // the archive of spec.scripts
   TrainingProgress progress;
   std::vector<ModelMetric> metrics;
   std::vector<TrainingEpoch> history;

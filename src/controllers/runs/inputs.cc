@@ -22,8 +22,9 @@ constexpr std::string_view kUncounted[] = {"npy", "npz"};
 // Labels or images lie beside a file of these formats.
 constexpr std::string_view kWithNeighbours[] = {"coco", "idx", "npy", "txt"};
 
-std::string digest_of(const api::TrainingInitialModel& model) {
-  return codec::Sha256::of(codec::write_json(codec::sorted(model.to_json()))).hex().substr(0, 16);
+template <typename T>
+std::string digest_of(const T& part) {
+  return codec::Sha256::of(codec::write_json(codec::sorted(part.to_json()))).hex().substr(0, 16);
 }
 
 BaseChoice no_base(std::string reason, std::string message) {

@@ -42,6 +42,11 @@ struct BaseChoice {
 };
 BaseChoice choose_base(const BaseRequest& request, const workers::ModelWorld& world);
 
+/// The pinned archive of spec.scripts, if it belongs to the present spec.
+std::optional<api::TrainingBase> pinned_scripts(const api::TrainingModel& training);
+/// Requires spec.scripts.
+BaseChoice choose_scripts(const api::TrainingModel& training, const workers::ModelWorld& world);
+
 /// The model for workers::Worker.
 workers::ResolvedModel resolved(const api::TrainingBase& base, const BaseRequest& request);
 

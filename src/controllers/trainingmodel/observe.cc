@@ -74,6 +74,7 @@ class Observer {
                           training_.metadata.uid);
     status().node = plan_.node.empty() ? status().node : plan_.node;
     status().base = plan_.base ? plan_.base : pinned_base(training_);
+    status().scripts = plan_.scripts ? plan_.scripts : pinned_scripts(training_);
     if (!plan_.fingerprint.empty() && status().dataset_fingerprint.empty())
       status().dataset_fingerprint = plan_.fingerprint;
     if (plan_.pod != nullptr) {
@@ -331,13 +332,18 @@ class Observer {
     set("Running", no("AwaitingResult", what));
   }
 
-  /// The agent's reason for a missing initial model.
+  /// The agent's reason for missing files.
   std::optional<Problem> download_problem() const {
-    if (agent_ == nullptr || !out_.status.base) return {};
+    if (auto problem = download_problem(out_.status.base, kWorkerName)) return problem;
+    return download_problem(out_.status.scripts, kScriptsName);
+  }
+  std::optional<Problem> download_problem(const std::optional<api::TrainingBase>& files,
+                                          const char* name) const {
+    if (agent_ == nullptr || !files) return {};
     const api::EdgeModelReport* model =
-        agent_->status.find_model(training_.metadata.key().str() + "." + kWorkerName);
+        agent_->status.find_model(training_.metadata.key().str() + "." + name);
     const api::EdgeVersionReport* version =
-        model == nullptr ? nullptr : model->find_version(out_.status.base->archive.version);
+        model == nullptr ? nullptr : model->find_version(files->archive.version);
     if (version == nullptr || version->state != api::EdgeVersionReport::kFailed ||
         version->reason.empty())
       return {};

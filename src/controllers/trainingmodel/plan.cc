@@ -32,6 +32,27 @@ Worker placed_worker(const TrainingModel& training, const std::string& node) {
   return worker;
 }
 
+/// The archives of spec.scripts in the form of an initial model, for room runs.
+api::TrainingInitialModel scripts_of(const TrainingModel& training) {
+  api::TrainingInitialModel out;
+  if (!training.spec.scripts) return out;
+  out.manifest = training.spec.scripts->manifest;
+  out.target_version = training.spec.scripts->target_version;
+  return out;
+}
+
+/// The scripts as the model of a worker without pods, so that the node installs them.
+Worker scripts_worker(const TrainingModel& training, const std::string& node) {
+  Worker worker;
+  worker.name = kScriptsName;
+  worker.node_name = node;
+  if (const auto scripts = pinned_scripts(training)) {
+    const api::TrainingInitialModel wanted = scripts_of(training);
+    worker.model = runs::resolved(*scripts, {wanted, training.metadata, training.spec.model_name});
+  }
+  return worker;
+}
+
 Json pod_of_image(const TrainingModel& training, const api::EdgeNode& agent,
                   const hosting::Options& options) {
   const api::TrainingModelSpec& spec = training.spec;
@@ -102,12 +123,23 @@ class Planner {
           hosting::place({spec.node_name, spec.node_selector, training_.status.node}, world_.nodes);
       out_.node = std::move(placed.node);
       out_.problem = std::move(placed.problem);
+      if (!out_.problem) check_layer();
     }
     if (out_.node.empty()) return;
     out_.pod_name = workers::worker_pod_name(job_of(training_), placed_worker(training_, out_.node),
                                              out_.node, 0);
     for (const PodPtr& pod : world_.pods)
       if (pod->metadata.name == out_.pod_name) out_.pod = pod;
+  }
+
+  // A cluster's policy may allow long work on nodes of the cloud layer only.
+  void check_layer() {
+    const api::Node* node = hosting::find_node(world_.nodes, out_.node);
+    if (training_.spec.deploy_to_layer != "cloud" || node == nullptr) return;
+    const std::string layer = hosting::layer_of(*node);
+    if (layer != "cloud")
+      fail("NodeInOtherLayer",
+           "node " + out_.node + " is of the " + layer + " layer, but spec.deployToLayer is cloud");
   }
 
   // The container has done its work. Another start would repeat it.
@@ -158,6 +190,7 @@ class Planner {
     out_.problem = runs::agent_problem(agent.get(), out_.node);
     if (out_.problem) return;
     if (spec.initial_model && !choose_model(worker, *agent)) return;
+    if (spec.scripts && !add_scripts(worker, *agent)) return;
     using runs::Started;
     const Started started = out_.pod != nullptr ? Started::kYes : Started::kNo;
     const auto choose = [&](const api::TrainingDataset& reference) {
@@ -205,6 +238,32 @@ class Planner {
     return false;
   }
 
+  bool add_scripts(Worker& worker, const api::EdgeNode& agent) {
+    Worker scripts = scripts_worker(training_, out_.node);
+    if (scripts.model) {
+      out_.scripts = training_.status.scripts;
+    } else {
+      const api::TrainingInitialModel wanted = scripts_of(training_);
+      const runs::BaseRequest request{wanted, training_.metadata, training_.spec.model_name};
+      runs::BaseChoice choice = runs::choose_base(request, world_.initial);
+      out_.problem = std::move(choice.problem);
+      if (!choice.base) return false;
+      scripts.model = runs::resolved(*choice.base, request);
+      out_.scripts = std::move(choice.base);
+    }
+    const std::string version = scripts.model->version;
+    if (!workers::has_wanted_model(job_of(training_), scripts, agent)) {
+      fail("WaitingForNode",
+           "waiting for node " + out_.node + " to have version " + version + " of the scripts");
+      return false;
+    }
+    const std::string directory =
+        agent.status.model_root + "/" + workers::worker_model_key(job_of(training_), scripts);
+    worker.mounts.push_back(
+        {directory + "/" + version, kScriptsMount, out_.scripts->archive.sha256sum});
+    return true;
+  }
+
   void place_pod(const Worker& worker) {
     const workers::WorkerWorld around{.nodes = world_.nodes,
                                       .edge_node = world_.edge_node,
@@ -245,14 +304,17 @@ bool has_node(const hosting::NodeList& nodes, const std::string& name) {
 
 /// A deleted Node may come back. Until then the agent keeps the run's checkpoint and unsent files,
 /// which go with the worker.
-void keep_present(const TrainingModel& training, const std::string& model,
+void keep_present(const TrainingModel& training, const std::vector<std::string>& models,
                   const api::EdgeNode& node, hosting::NodeWork& work) {
   for (const api::EdgeWorker& present : node.spec.workers) {
     if (present.uid == training.metadata.uid && work.workers.empty())
       work.workers.push_back(present);
   }
-  const api::EdgeModel* present = node.spec.find_model(model);
-  if (present != nullptr && work.models.empty()) work.models.push_back(*present);
+  if (!work.models.empty()) return;
+  for (const std::string& model : models) {
+    const api::EdgeModel* present = node.spec.find_model(model);
+    if (present != nullptr) work.models.push_back(*present);
+  }
 }
 
 }  // namespace
@@ -270,6 +332,13 @@ runs::BaseRequest base_request(const TrainingModel& training) {
 std::optional<api::TrainingBase> pinned_base(const TrainingModel& training) {
   if (!training.spec.initial_model) return {};
   return runs::pinned_base(training.status.base, base_request(training));
+}
+
+std::optional<api::TrainingBase> pinned_scripts(const TrainingModel& training) {
+  if (!training.spec.scripts) return {};
+  const api::TrainingInitialModel wanted = scripts_of(training);
+  return runs::pinned_base(training.status.scripts,
+                           {wanted, training.metadata, training.spec.model_name});
 }
 
 workers::Job job_of(const TrainingModel& training) {
@@ -291,9 +360,15 @@ std::optional<hosting::NodeWork> work_for(const TrainingModel& training, const a
   work.since = training.metadata.creation_timestamp;
   if (auto model = workers::model_for(job, worker, nodes, node, pods))
     work.models.push_back(std::move(*model));
+  const Worker scripts = scripts_worker(training, node_of(training));
+  if (auto model = workers::model_for(job, scripts, nodes, node, pods);
+      model && training.spec.scripts)
+    work.models.push_back(std::move(*model));
   work.workers = workers::workers_for(job, worker, nodes, node, pods);
   if (node_of(training) == node.metadata.name && !has_node(nodes, node.metadata.name))
-    keep_present(training, workers::worker_model_key(job, worker), node, work);
+    keep_present(training,
+                 {workers::worker_model_key(job, worker), workers::worker_model_key(job, scripts)},
+                 node, work);
   if (work.models.empty() && work.workers.empty()) return {};
   return work;
 }

@@ -30,6 +30,10 @@ namespace varda::controllers::trainingmodel {
 /// Name of a run's worker. Longer than any tier's name, so that no worker of a
 /// JointInferenceService has the same key.
 inline constexpr const char* kWorkerName = "training-worker";
+/// End of the key of a run's scripts in EdgeNode.spec.models.
+inline constexpr const char* kScriptsName = "training-scripts";
+/// Directory of the scripts in the containers of a user's trainer.
+inline constexpr const char* kScriptsMount = "/code";
 
 /// The surroundings of one run, as cached.
 struct TrainingWorld {
@@ -55,7 +59,7 @@ struct TrainingPlan {
   std::string node;                     // of the run; "": none
   std::string pod_name;                 // on that node
   workers::PodPtr pod;                  // the present one there; null: none
-  std::optional<api::TrainingBase> base;
+  std::optional<api::TrainingBase> base, scripts;
   std::string fingerprint;  // of the dataset
 };
 
@@ -63,8 +67,8 @@ struct TrainingPlan {
 TrainingPlan plan(const api::TrainingModel& training, const TrainingWorld& world,
                   const hosting::Options& options, WallTime now);
 
-/// The work of the agent of `node`: the initial model and the worker. Nothing: the run is not
-/// there, or has ended. `nodes` needs this node only; `pods` are those of the run.
+/// The work of the agent of `node`: the initial model, the scripts and the worker. Nothing: the run
+/// is not there, or has ended. `nodes` needs this node only; `pods` are those of the run.
 std::optional<hosting::NodeWork> work_for(const api::TrainingModel& training,
                                           const api::EdgeNode& node, const hosting::NodeList& nodes,
                                           const std::vector<workers::PodPtr>& pods);
@@ -88,6 +92,8 @@ TrainingObservation observe(const api::TrainingModel& training, const TrainingPl
 runs::BaseRequest base_request(const api::TrainingModel& training);
 /// The pinned initial model, if it belongs to the present spec.
 std::optional<api::TrainingBase> pinned_base(const api::TrainingModel& training);
+/// The pinned archive of spec.scripts, if it belongs to the present spec.
+std::optional<api::TrainingBase> pinned_scripts(const api::TrainingModel& training);
 /// The node of the run without its selector: spec.nodeName, else the chosen node; "": none.
 const std::string& node_of(const api::TrainingModel& training);
 workers::Job job_of(const api::TrainingModel& training);

@@ -259,6 +259,7 @@ void TrainingWork::watches(runtime::Watches<api::EdgeNode>& w) const {
                before.metadata.generation == now.metadata.generation &&
                before.metadata.deleting() == now.metadata.deleting() &&
                before.status.node == now.status.node && before.status.base == now.status.base &&
+               before.status.scripts == now.status.scripts &&
                before.status.ended() == now.status.ended();
       });
   w.maps<api::Pod>(

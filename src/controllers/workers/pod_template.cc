@@ -19,6 +19,7 @@ constexpr const char* kTokenVolume = "varda-worker";
 constexpr const char* kSocketVolume = "varda-agent";
 constexpr const char* kOutputVolume = "varda-output";
 constexpr const char* kDataVolume = "varda-data";
+constexpr const char* kFilesVolume = "varda-files";
 constexpr const char* kOutputDirectory = "work";  // beside the token
 constexpr std::string_view kEdgeRole = "node-role.kubernetes.io/edge";
 
@@ -365,6 +366,8 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place,
   }
   for (const std::string& path : worker.data)
     add_volume(spec, kDataVolume, host_path(path, ""), path);
+  for (const Worker::Mount& mount : worker.mounts)
+    add_volume(spec, kFilesVolume, host_path(mount.directory, "Directory"), mount.path);
   if (place.agent != nullptr && !place.agent->status.worker_socket_directory.empty()) {
     add_volume(spec, kSocketVolume,
                host_path(place.agent->status.worker_socket_directory, "Directory"),
@@ -392,6 +395,8 @@ Json request_of(const Job& job, const Worker& worker, const PodPlace& place) {
     if (worker.has_output) request.set("output", true);
     for (const auto& [name, value] : worker.variables) request["variables"].set(name, value);
     for (const std::string& path : worker.data) request.make("data").push_back(path);
+    for (const Worker::Mount& mount : worker.mounts)
+      request.make("mounts").set(mount.path, Json::array({mount.directory, mount.revision}));
     if (!edge) {
       request.set("port", bind_port(worker));
       if (!worker.node_name.empty()) request.set("nodeName", worker.node_name);

@@ -101,6 +101,12 @@ struct Worker {
   /// kEdge: paths of the node, mounted read-only at the same paths. The caller checks that the
   /// node's administrator allows them.
   std::vector<std::string> data = {};
+  /// kEdge: a directory of the node, mounted read-only at `path`. Another revision of the files
+  /// replaces the pod.
+  struct Mount {
+    std::string directory, path, revision;
+  };
+  std::vector<Mount> mounts = {};
   bool needs_model = true;  // false: pods are created without `model`
   // For kCloud.
   std::int64_t service_port = 5000;

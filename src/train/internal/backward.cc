@@ -17,6 +17,20 @@ std::string Backward::emit(std::string_view op, std::vector<std::string> inputs,
   return output;
 }
 
+std::vector<std::string> Backward::emit_own(std::string_view op, std::vector<std::string> inputs,
+                                            const std::vector<bool>& wanted,
+                                            Attributes attributes) {
+  std::vector<std::string> outputs;
+  for (const bool one : wanted)
+    outputs.push_back(one ? names_.fresh("varda.train/" + std::to_string(emitted_++)) : "");
+  nodes_.push_back({.op_type = std::string(op),
+                    .inputs = std::move(inputs),
+                    .outputs = outputs,
+                    .attributes = std::move(attributes),
+                    .domain = std::string(kOwnDomain)});
+  return outputs;
+}
+
 std::string Backward::constant(const tensor::Tensor& value) {
   std::string name = names_.fresh("varda.train/c" + std::to_string(graph_.initializers.size()));
   graph_.initializers.push_back(onnx::Tensor::of(name, value));

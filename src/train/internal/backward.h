@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "onnx/model.h"
 #include "onnx/names.h"
+#include "train/gradient_graph.h"
 #include "train/trace.h"
 
 namespace varda::train {
@@ -22,8 +23,8 @@ namespace varda::train {
 class Backward {
  public:
   /// `graph` outlives this object; emit() adds initializers to it.
-  Backward(onnx::Graph& graph, const Facts& facts, tensor::DType dtype)
-      : graph_(graph), facts_(facts), names_(graph), dtype_(dtype) {}
+  Backward(onnx::Graph& graph, const Facts& facts, tensor::DType dtype, Operators operators)
+      : graph_(graph), facts_(facts), names_(graph), dtype_(dtype), operators_(operators) {}
 
   using Attributes = std::vector<onnx::Attribute>;
   using Integers = std::vector<std::int64_t>;
@@ -31,11 +32,15 @@ class Backward {
   /// Adds a node and returns the name of the output.
   std::string emit(std::string_view op, std::vector<std::string> inputs,
                    Attributes attributes = {});
+  /// Adds a node of Varda's own operators, with a name for each wanted output; "" for the others.
+  std::vector<std::string> emit_own(std::string_view op, std::vector<std::string> inputs,
+                                    const std::vector<bool>& wanted, Attributes attributes);
   std::string integers(const Integers& values);       // a constant [n]
   std::string number(double value);                   // a constant scalar of the model's type
   std::string constant(const tensor::Tensor& value);  // any constant
   std::string reals(const tensor::Shape& shape, std::span<const double> values);
   tensor::DType dtype() const { return dtype_; }
+  Operators operators() const { return operators_; }
 
   std::string reshape(const std::string& x, const tensor::Shape& shape);
   std::string transpose(const std::string& x, const Integers& permutation);
@@ -76,6 +81,7 @@ class Backward {
   Facts added_;
   onnx::Names names_;
   const tensor::DType dtype_;
+  const Operators operators_;
   std::size_t emitted_ = 0;
   std::vector<onnx::Node> nodes_;
   std::map<std::string, std::vector<std::string>> terms_;

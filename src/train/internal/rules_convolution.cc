@@ -205,10 +205,41 @@ std::string flipped(Backward& b, const Windows& w, const std::string& dy,
                 {{"kernel_shape", w.kernel}, {"dilations", w.dilations}, {"pads", pads}});
 }
 
+/// Whether Varda's own operators compute the convolution: FP32 with one to three spatial axes.
+bool is_own(const Backward& b, const Windows& w) {
+  return b.operators() == Operators::kOneDnn && b.dtype() == tensor::DType::kFp32 &&
+         w.kernel.size() >= 1 && w.kernel.size() <= 3;
+}
+
+/// The gradients as one node, so that copies of `y`'s gradient in other layouts are shared. A
+/// convolution with constant weights stays: the engine stores those in a faster layout.
+void own_conv(Backward& b, const Windows& w, Node& node) {
+  const std::string x = node.input(0), weights = node.input(1), bias = node.input(2);
+  const Backward::Attributes windows = {
+      {"strides", w.strides}, {"dilations", w.dilations}, {"pads", pads_of(w)}, {"group", w.group}};
+  const bool with_bias = !bias.empty() && b.needs(bias);
+  const std::vector<bool> wanted = {b.needs(x), b.needs(weights) || with_bias, with_bias};
+  Backward::Attributes attributes = windows;
+  attributes.push_back({"wanted", Integers{wanted[0], wanted[1], wanted[2]}});
+  const std::vector<std::string> gradients = b.emit_own(
+      "ConvGradient", {x, weights, b.gradient(node.output(0))}, wanted, std::move(attributes));
+  if (wanted[0]) b.give(x, gradients[0]);
+  if (b.needs(weights)) b.give(weights, gradients[1]);
+  if (with_bias) b.give(bias, gradients[2]);
+  if (!b.needs(weights)) return;
+  node.domain = kOwnDomain;
+  node.attributes = windows;
+  node.attributes.push_back({"y_shape", Integers(w.small.begin(), w.small.end())});
+}
+
 Status conv(Backward& b, Node& node) {
   const std::string &x = node.input(0), &weights = node.input(1), &y = node.output(0);
   const Shape& shape = b.shape(weights);
   TRY(const Windows w, windows_of(node, b.shape(x), b.shape(y), {shape.begin() + 2, shape.end()}));
+  if (is_own(b, w)) {
+    own_conv(b, w, node);
+    return {};
+  }
   const std::string dy = b.gradient(y);
   if (b.needs(x))
     b.give(x, w.large[1] >= kManyChannels && is_flippable(w) ? flipped(b, w, dy, weights)

@@ -77,6 +77,19 @@ Status batch_normalization(Backward& b, Node& node) {
   return {};
 }
 
+// Varda's own operator, with the statistics of the batch as further outputs.
+Status own_batch_normalization(Backward& b, Node& node) {
+  const std::string &x = node.input(0), &scale = node.input(1), &bias = node.input(2);
+  const std::vector<std::string> gradients =
+      b.emit_own("BatchNormalizationGradient",
+                 {x, scale, node.output(1), node.output(2), b.gradient(node.output(0))},
+                 {true, true, true}, {{"epsilon", node.real("epsilon", 1e-5f)}});
+  b.give(x, gradients[0]);
+  b.give(scale, gradients[1]);
+  b.give(bias, gradients[2]);
+  return {};
+}
+
 // The operator's further outputs are mean and inverse deviation.
 Status layer_normalization(Backward& b, Node& node) {
   const std::string x = node.input(0), scale = node.input(1), bias = node.input(2);
@@ -150,6 +163,8 @@ constexpr RuleEntry kNormalizationRules[] = {
 std::span<const RuleEntry> normalization_rules() { return kNormalizationRules; }
 
 Rule find_rule(const Node& node) {
+  if (node.domain == kOwnDomain && node.op_type == "BatchNormalization")
+    return own_batch_normalization;
   if (!node.domain.empty()) return nullptr;
   for (const auto rules : {arithmetic_rules(), matrix_rules(), shape_rules(), convolution_rules(),
                            normalization_rules()})
