@@ -314,6 +314,7 @@ Status CoordinatorImpl::persist() {
   saved_ = version;
   const MutexLock lock(mutex_);
   durable_ = version;
+  tasks_changed_ = true;  // task_for() shows only what is durable
   return {};
 }
 

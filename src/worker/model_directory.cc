@@ -100,7 +100,11 @@ Result<ModelSource> read_model(os::FileSystem& fs, const os::Path& path) {
   } else {
     out.file = real;
   }
-  TRY(const std::string bytes, read_regular(fs, followed(out.file), kModelBytesMax));
+  TRY(std::string bytes, read_regular(fs, followed(out.file), kModelBytesMax));
+  if (out.file.extension() == ".safetensors") {
+    out.bytes = std::move(bytes);
+    return out;
+  }
   // Values in other files come into the result, because a trained file must be whole.
   TRY(out.bytes, onnx::embed_external(bytes, [&](const std::string& name, std::uint64_t offset,
                                                  std::uint64_t count) {

@@ -22,7 +22,7 @@ struct ModelSource {
   std::string labels_file = "labels.txt";  // its name in the directory
 };
 
-/// Follows links. kNotFound, kInvalid: the message has the path.
+/// Follows links. A safetensors file is read as it is. kNotFound, kInvalid: the message has the path.
 Result<ModelSource> read_model(os::FileSystem& fs, const os::Path& path);
 
 /// Writes model.yaml and the labels of a trained model beside model.onnx. `classes` are the names
