@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "codec/digest.h"
@@ -15,6 +16,7 @@
 #include "training/internal/open_trainer.h"
 #include "training/internal/run_data.h"
 #include "training/internal/text.h"
+#include "training/metrics.h"
 
 namespace varda::training {
 namespace {
@@ -121,6 +123,33 @@ class LocalTrainerImpl final : public LocalTrainer {
     if (evaluation_samples() == 0)
       return invalid("there are no data for an evaluation; set holdOut above 0");
     return training::evaluate(ctx, data_, batches_, settings_, *trainer_, [] {});
+  }
+
+  Result<double> training_loss(const Context& ctx) override {
+    const std::size_t width = batches_.values();
+    Metrics metrics({.task = settings_.task,
+                     .outputs = width,
+                     .loss = settings_.loss,
+                     .activation = trainer_->activation(),
+                     .huber_delta = settings_.huber_delta,
+                     .auc_scores_max = 1});
+    double sum = 0;
+    samples::Loader loader(data_.train(), data_.split().train,
+                           static_cast<std::size_t>(batches_.size), {}, 0);
+    for (;;) {
+      TRY(const auto batch, loader.next(ctx));
+      if (!batch) break;
+      TRY_VOID(batches_.check(*batch, data_.train(), settings_.task));
+      TRY(const auto inputs, batches_.inputs(*batch));
+      TRY(const Tensor output, trainer_->predict(inputs));
+      for (std::size_t i = 0; i < batch->indices.size(); ++i) {
+        const auto row = output.values<float>().subspan(i * width, width);
+        sum += data_.is_classification()
+                   ? metrics.add(row, batch->labels[i])
+                   : metrics.add(row, std::span(batch->targets).subspan(i * width, width));
+      }
+    }
+    return sum / static_cast<double>(samples());
   }
 
   std::uint64_t samples() const override { return data_.split().train.size(); }

@@ -105,6 +105,9 @@ class LocalTrainer {
   /// is not finite.
   virtual Result<Evaluation> evaluate(const Context& ctx) = 0;
 
+  /// The mean loss of the present weights over the samples that train, as evaluate() computes it.
+  virtual Result<double> training_loss(const Context& ctx) = 0;
+
   virtual std::uint64_t samples() const = 0;             // that train
   virtual std::uint64_t evaluation_samples() const = 0;  // 0: evaluate() fails
   /// The probability with which a step of private training draws a sample.

@@ -528,6 +528,15 @@ TEST(LocalTrainer, StatisticsOfBatchNormalizationTravel) {
   EXPECT_TRUE(setup.open().ok());
 }
 
+TEST(LocalTrainer, TrainingLossIsThatOfTheFirstFullStep) {
+  Case setup;
+  setup.json.set("batchSize", 40);
+  const auto trainer = setup.opened();
+  const double before = trainer->training_loss(Context::background()).value();
+  EXPECT_NEAR(before, trained(*trainer, {.steps = 1}).loss, 1e-5);
+  EXPECT_LT(trainer->training_loss(Context::background()).value(), before);
+}
+
 TEST(LocalTrainer, OneClassIsEnough) {
   Case setup;
   std::ranges::fill(setup.data->labels, 1);
