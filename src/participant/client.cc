@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "base/rng.h"
 #include "codec/json.h"
 #include "federated/update.h"
+#include "participant/internal/presence.h"
 #include "participant/state.h"
 #include "participant/transfer.h"
 
@@ -40,6 +42,7 @@ class Client {
          Worker& worker, Machine& machine, Observer& observer)
       : ctx_(ctx),
         options_(options),
+        http_(http),
         fs_(fs),
         worker_(worker),
         machine_(machine),
@@ -239,10 +242,35 @@ class Client {
 
   // --- work
 
+  /// The result of `function`; nothing if the job ended meanwhile.
+  template <typename Function>
+  auto while_present(const Task& task, Function function) -> Result<
+      std::optional<typename std::invoke_result_t<Function, const Context&>::value_type>> {
+    using Value = typename std::invoke_result_t<Function, const Context&>::value_type;
+    const Presence presence(
+        ctx_,
+        {.target = "/v1/task?wait=" + std::to_string(options_.poll.count()) + "&after=" + task.id,
+         .every = options_.presence_every,
+         .wait = options_.poll},
+        Transfer({.url = options_.url,
+                  .client = options_.client,
+                  .request_timeout = options_.request_timeout},
+                 http_, fs_, RateLimit(0)));
+    auto result = function(presence.context());
+    if (!result.ok() && is_end(result.error()) && presence.job_ended() && !ctx_.done())
+      return std::optional<Value>();
+    if (!result.ok()) return std::move(result).error();
+    return std::optional<Value>(std::move(result).value());
+  }
+
   Status train(const Task& task) {
     TRY(const Files files, read_files(task));
     observer_.training(task);
-    TRY(const TrainedUpdate trained, worker_.train(ctx_, assignment_of(task, files)));
+    auto result = while_present(
+        task, [&](const Context& ctx) { return worker_.train(ctx, assignment_of(task, files)); });
+    if (!result.ok()) return result.error();
+    if (!*result) return state_->done(task.id);  // the job has ended
+    const TrainedUpdate trained = std::move(**result);
     observer_.trained(task, trained);
     const federated::Layout& layout = files.model.layout();
     // Dense FP32 loses nothing, so there is no error to feed back.
@@ -282,9 +310,9 @@ class Client {
         return answered(pending, *result);
       }
       const Error& error = result.error();
-      if (is_end(error)) return error;
+      if (is_end(error) || is_lost(error)) return error;
       if (!is_transient(error)) {
-        // A damaged file: the aggregator gives the task again, if the round is still open.
+        // The bytes on the disk are damaged.
         log::error("update lost", {{"task", pending.task}, {"error", error}});
         observer_.dropped(pending.task, 0, error.message());
         ++outcome_.dropped;
@@ -312,7 +340,12 @@ class Client {
 
   Status evaluate(const Task& task) {
     TRY(const Files files, read_files(task));
-    TRY(const Evaluated result, worker_.evaluate(ctx_, assignment_of(task, files)));
+    auto evaluated = while_present(task, [&](const Context& ctx) {
+      return worker_.evaluate(ctx, assignment_of(task, files));
+    });
+    if (!evaluated.ok()) return evaluated.error();
+    if (!*evaluated) return state_->done(task.id);
+    const Evaluated result = std::move(**evaluated);
     const std::string body =
         codec::write_json(Json::object({{"samples", result.samples}, {"metrics", result.metrics}}));
     for (;;) {
@@ -336,6 +369,7 @@ class Client {
 
   const Context& ctx_;
   const Options& options_;
+  net::HttpClient& http_;
   os::FileSystem& fs_;
   Worker& worker_;
   Machine& machine_;

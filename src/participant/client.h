@@ -56,7 +56,8 @@ struct Options {
   std::uint64_t bytes_per_second = 0;  // in each direction; 0: no limit
   // Refuses larger files of tasks.
   std::uint64_t file_bytes_max = std::uint64_t{16} << 30;
-  std::chrono::seconds poll{30};  // an empty answer takes this long
+  std::chrono::seconds poll{30};                     // an empty answer takes this long
+  std::chrono::milliseconds presence_every{30'000};  // between signs of life during the work
   std::chrono::milliseconds request_timeout{60'000};
   std::chrono::milliseconds first_pause{500};  // after a failure; doubles, with a random part
   std::chrono::milliseconds longest_pause{30'000};

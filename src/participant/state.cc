@@ -60,6 +60,12 @@ Result<Json> read_json(os::FileSystem& fs, const os::Path& path) {
 Result<State> State::open(os::FileSystem& fs, os::Path directory, std::string job) {
   State out(fs, std::move(directory), std::move(job));
   TRY_VOID(fs.make_directories(out.directory_ / kFiles));
+  TRY_VOID(fs.sync_directory(out.directory_));
+  // New directories above must survive a power cut too. Some of them may belong to others.
+  for (os::Path path = out.directory_.parent_path();; path = path.parent_path()) {
+    (void)fs.sync_directory(path.empty() ? os::Path(".") : path);
+    if (path == path.parent_path()) break;
+  }
   TRY_VOID(os::remove_leftovers(fs, out.directory_));
   TRY_VOID(out.load());
   return out;

@@ -125,7 +125,9 @@ Result<Task> parse_task(std::string_view text) {
     out.seconds_left = left.as_double();
   if (out.kind == Task::Kind::kEnd) {
     out.failed = json["failed"].as_bool();
-    out.message = json["message"].as_string();
+    out.message = json["reason"].as_string();
+    if (const std::string detail = json["message"].as_string(); !detail.empty())
+      out.message += (out.message.empty() ? "" : ": ") + detail;
     return out;
   }
   TRY_VOID(read_file_member(json["model"], "model", out.model));
