@@ -745,6 +745,17 @@ def training_runs():
     put('training', 'too_long', b'c' + struct.pack('<Q', 2 ** 63) + text)
 
 
+def federated_tasks():
+    file = {'sha256': 'a' * 64, 'bytes': 91234}
+    task = {'id': '3-train-5f1c', 'kind': 'train', 'round': 3, 'rounds': 20, 'model': file, 'secondsLeft': 117.5,
+            'train': {'localEpochs': 1, 'localSteps': 5, 'seed': 17, 'trainer': {'batchSize': 8}, 'proximal': 0.01, 'lossBefore': True, 'control': file},
+            'update': {'encoding': 'topk', 'keep': 0.1, 'bytesMax': 104857600}, 'file': dict(file, labels=['a', 'b'], yaml='name: x')}
+    put('federated_task', 'train', json.dumps(task))
+    put('federated_task', 'evaluate', json.dumps({'id': 'e', 'kind': 'evaluate', 'model': file}))
+    put('federated_task', 'end', json.dumps({'id': 'end', 'kind': 'end', 'failed': True, 'reason': 'NoQuorum', 'message': 'x'}))
+    put('federated_task', 'when', json.dumps({'window': {'start': '22:00', 'end': '06:00', 'timezone': 'local'}, 'idle': 0.5, 'power': 'mains'}))
+
+
 def graph_defs():
     models = ROOT / 'plugins/opencv/testdata'
     for name in ('faces/3/frozen.pb', 'maps/frozen.pb', 'caffe/model.prototxt', 'darknet/model.cfg'):
@@ -832,7 +843,7 @@ def main():
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, samples, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, onnx_files, checkpoints, training_runs, graph_defs, enrolment_answers, chunk_lists, registry_requests,
+                 model_directories, model_files, onnx_files, checkpoints, training_runs, federated_tasks, graph_defs, enrolment_answers, chunk_lists, registry_requests,
                  bucket_answers, federated):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
