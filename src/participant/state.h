@@ -1,5 +1,5 @@
-// What a kill must not lose: the finished update until the aggregator has it, the last task, the
-// error feedback, and bytes that the worker carries from round to round.
+// The durable state of a client: the finished update until the aggregator has it, the last task,
+// the error feedback, and bytes that the worker carries from round to round.
 //
 // Layout of the directory. Each file is complete or absent, except *.part:
 //

@@ -71,7 +71,7 @@ struct LocalRound {
 };
 
 struct RoundResult {
-  // By name: the weights that trained, and statistics of BatchNormalization.
+  // Sorted by name: the weights that trained, and statistics of BatchNormalization.
   std::vector<tensor::Named> delta;          // new - given
   std::vector<tensor::Named> control;        // the next `own`; empty without control variates
   std::vector<tensor::Named> control_delta;  // next - present
@@ -101,8 +101,8 @@ class LocalTrainer {
   /// written. kInvalid: the round does not fit the settings, or a value is not finite.
   virtual Result<RoundResult> train(const Context& ctx, const LocalRound& round,
                                     Observer& observer) = 0;
-  /// Metrics of the present weights on the evaluation data. kInvalid: there are none, or the loss
-  /// is not finite.
+  /// Metrics of the present weights on the evaluation data. kInvalid: no evaluation data, or the
+  /// loss is not finite.
   virtual Result<Evaluation> evaluate(const Context& ctx) = 0;
 
   /// The mean loss of the present weights over the samples that train, as evaluate() computes it.

@@ -1,4 +1,4 @@
-// What a round of federated learning changes in the gradients of an update.
+// Changes of gradients in a round of federated learning.
 #pragma once
 
 #include <cstddef>
