@@ -153,10 +153,13 @@ class Client {
     Status status = task.kind == Task::Kind::kTrain ? train(task) : evaluate(task);
     if (status.ok()) {
       failures_ = 0;
+      has_worked_ = true;
       return {};
     }
     TRY_VOID(ctx_.check());
     if (is_end(status.error()) || is_lost(status.error())) return status;
+    // Data or settings are probably wrong from the start, so a person must look at them.
+    if (!has_worked_) return status;
     // Another task may have other weights or settings.
     observer_.skipped(task, status.error());
     log::warn("task skipped", {{"task", task.id}, {"error", status.error()}});
@@ -380,7 +383,8 @@ class Client {
   Outcome outcome_;
   milliseconds pause_{0};  // the last one; 0: no failure since the last success
   std::string reported_;
-  int failures_ = 0;  // tasks in a row
+  bool has_worked_ = false;  // a task went well in this process
+  int failures_ = 0;         // tasks in a row
 };
 
 }  // namespace

@@ -63,7 +63,8 @@ struct Options {
   std::chrono::milliseconds longest_pause{30'000};
   std::chrono::milliseconds conditions_every{30'000};
   std::size_t piece_bytes_max = std::size_t{8} << 20;  // of an upload
-  // Tasks in a row that this client cannot do. Then run() fails.
+  // Tasks in a row that this client cannot do. Then run() fails. Before the first task that goes
+  // well, one failure is enough.
   int failures_max = 3;
 };
 
@@ -75,8 +76,8 @@ struct Outcome {
 };
 
 /// Blocks until the job ends. All references outlive the call. kCancelled, kTimeout: the context is
-/// done; the next call continues. Other codes: the last of `failures_max` failures of the worker,
-/// or the directory is unusable.
+/// done; the next call continues. Other codes: the last failure of the worker, or the directory is
+/// unusable.
 Result<Outcome> run(const Context& ctx, const Options& options, net::HttpClient& http,
                     os::FileSystem& fs, Worker& worker, Machine& machine, Observer& observer);
 

@@ -360,26 +360,40 @@ TEST(Client, TaskThatDoesNotFitIsSkipped) {
   MemoryFileSystem fs;
   add_tasks(bench.aggregator);
   bench.worker.on_train = [](const Task& task) -> Status {
-    if (task.id == "1-train") return Error(Code::kInvalid, "other classes");
+    if (task.id == "2-train") return Error(Code::kInvalid, "other classes");
     return {};
   };
   const auto outcome = bench.start(fs);
   ASSERT_TRUE(outcome.ok()) << outcome.error();
   EXPECT_EQ(outcome->accepted, 2u);
-  EXPECT_EQ(bench.worker.trained.at("1-train"), 1);
+  EXPECT_EQ(bench.worker.trained.at("2-train"), 1);
 }
 
 TEST(Client, ThreeFailuresInARowEndTheClient) {
   Bench bench;
   MemoryFileSystem fs;
   const Json model = bench.aggregator.add_file(model_bytes(1));
-  for (const char* id : {"1", "2", "3", "4"})
+  for (const char* id : {"1", "2", "3", "4", "5"})
     bench.aggregator.add_task(Json::object({{"id", id}, {"kind", "train"}, {"model", model}}));
-  bench.worker.on_train = [](const Task&) { return Status(Error(Code::kInvalid, "classes")); };
+  bench.worker.on_train = [](const Task& task) -> Status {
+    if (task.id == "1") return {};
+    return Error(Code::kInvalid, "classes");
+  };
   const auto outcome = bench.start(fs);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().message(), "classes");
-  EXPECT_EQ(bench.worker.trained.size(), 3u);
+  EXPECT_EQ(bench.worker.trained.size(), 4u);
+}
+
+TEST(Client, FailureOfTheFirstTaskEndsTheClient) {
+  Bench bench;
+  MemoryFileSystem fs;
+  add_tasks(bench.aggregator);
+  bench.worker.on_train = [](const Task&) { return Status(Error(Code::kInvalid, "no data")); };
+  const auto outcome = bench.start(fs);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().message(), "no data");
+  EXPECT_EQ(bench.worker.trained.size(), 1u);
 }
 
 TEST(Client, HostileTasksEndNoClient) {

@@ -107,6 +107,7 @@ class FakeAgent {
 
   net::Response carry_out(const net::Request& request) REQUIRES(mutex_) {
     const std::string path(request.path());
+    if (path.starts_with("/v1/streams/")) return with(404);  // the node has no streams
     constexpr std::string_view kArtifacts = "/v1/artifacts/";
     if (path.starts_with(kArtifacts)) return take(request, files_[path.substr(kArtifacts.size())]);
     auto body = codec::parse_json(request.body);
