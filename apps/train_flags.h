@@ -19,6 +19,11 @@ struct TrainFlags {
   std::optional<double> hold_out;
   std::string checkpoint_every = "60s";
   bool worker = false;
+  bool is_federated = false;  // --federated, with or without a value
+  std::string federated, client_name, when, privacy;
+  std::uint64_t bandwidth = 0;
+  std::int64_t nice = 0;
+
   std::vector<std::string> engine_path;
 
   std::string settings;
@@ -121,6 +126,33 @@ inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
                   "threads of the engine; default: one for each processor")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{256}))
       ->group(trainer);
+
+  const std::string federated = "Federated learning";
+  parser
+      .add_option("--federated", flags.federated,
+                  "URL of an aggregator; train in its rounds, without --model if it sends one")
+      ->expected(0, 1)
+      ->group(federated);
+  parser
+      .add_option("--client-name", flags.client_name,
+                  "name for the aggregator; default: the host's")
+      ->group(federated);
+  parser
+      .add_option("--bandwidth", flags.bandwidth,
+                  "bytes a second for models, and for updates; default: no limit")
+      ->group(federated);
+  parser.add_option("--nice", flags.nice, "niceness of the process, from 0 to 19; default: 0")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{19}))
+      ->group(federated);
+  parser
+      .add_option("--when", flags.when,
+                  "times to take tasks, as YAML: '{window: {start: \"22:00\", end: \"06:00\"}, "
+                  "idle: 0.5, power: mains}'; default: always")
+      ->group(federated);
+  parser
+      .add_option("--privacy", flags.privacy,
+                  "clipped samples and noise (DP-SGD), as YAML: '{clipNorm: 1, noise: 1.1}'")
+      ->group(federated);
 
   parser.add_option("--log-format", flags.log_format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))

@@ -22,7 +22,10 @@ constexpr std::uint64_t kSettingsBytesMax = 1 << 20;
 /// The first required flag that is absent, or another problem, or "".
 std::string problem_of(const app::TrainFlags& flags) {
   if (flags.worker) return "";
-  if (flags.model.empty()) return "--model is required: the ONNX file to train";
+  if (flags.is_federated && flags.federated.empty())
+    return "--federated needs the URL of the aggregator, such as http://10.0.0.5:7363";
+  if (flags.model.empty() && !flags.is_federated)
+    return "--model is required: the ONNX file to train";
   if (flags.data.empty()) return "--data is required: the file or directory of the training data";
   if (flags.out.empty()) return "--out is required: the directory for the result";
   if (flags.hold_out && !flags.evaluation.empty())
@@ -80,6 +83,7 @@ Parsed parse_flags(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return {std::nullopt, parser.exit(e, std::cout, std::cerr) == 0 ? 0 : 2};
   }
+  flags.is_federated = parser.count("--federated") > 0;
   if (const std::string why = problem_of(flags); !why.empty()) return {std::nullopt, refuse(why)};
   return {std::move(flags), 0};
 }

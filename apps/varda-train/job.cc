@@ -118,31 +118,35 @@ bool is_wrong_input(const Error& error) {
          error.code() == Code::kCorrupt;
 }
 
+Result<Opened> open(const Context& ctx, const Job& job, const ModelSource& source,
+                    infer::Engines& engines) {
+  Opened out;
+  TRY(out.engine, engines.get(kEngine));
+  TRY(const Interface model, interface_of(*out.engine, source));
+  samples::Options options{.task = job.settings.task,
+                           .label = job.settings.label_column,
+                           .features = job.settings.feature_columns,
+                           .preprocess = source.preprocess,
+                           .input = model.input};
+  TRY(out.tree, tree_of(job, job.data.path));
+  TRY(out.data, open_train(ctx, job, *out.tree, source, model, options));
+  if (job.evaluation) {
+    TRY(out.evaluation_tree, tree_of(job, job.evaluation->path));
+    TRY(out.evaluation, open_data(ctx, *out.evaluation_tree, *job.evaluation, options));
+  }
+  return out;
+}
+
 Result<Trained> train(const Context& ctx, const Job& job, infer::Engines& engines,
                       os::FileSystem& fs, training::Observer& observer) {
   Trained out;
   TRY(out.source, read_model(fs, job.model));
-  TRY(infer::Engine* const engine, engines.get(kEngine));
-  out.engine = engine->name() + " " + engine->library_version();
-  TRY(const Interface model, interface_of(*engine, out.source));
-
-  samples::Options options{.task = job.settings.task,
-                           .label = job.settings.label_column,
-                           .features = job.settings.feature_columns,
-                           .preprocess = out.source.preprocess,
-                           .input = model.input};
-  TRY(const auto tree, tree_of(job, job.data.path));
-  TRY(const Data data, open_train(ctx, job, *tree, out.source, model, options));
-  std::unique_ptr<os::ReadableTree> evaluation_tree;
-  Data evaluation;
-  if (job.evaluation) {
-    TRY(evaluation_tree, tree_of(job, job.evaluation->path));
-    TRY(evaluation, open_data(ctx, *evaluation_tree, *job.evaluation, options));
-  }
-  TRY(out.outcome, training::run(ctx, *engine, fs,
+  TRY(const Opened opened, open(ctx, job, out.source, engines));
+  out.engine = opened.engine->name() + " " + opened.engine->library_version();
+  TRY(out.outcome, training::run(ctx, *opened.engine, fs,
                                  {.model = out.source.bytes,
-                                  .train = data,
-                                  .evaluation = evaluation,
+                                  .train = opened.data,
+                                  .evaluation = opened.evaluation,
                                   .hold_out = job.hold_out,
                                   .settings = job.settings,
                                   .directory = job.directory,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,8 @@
 #include "infer/engine.h"
 #include "model_directory.h"
 #include "os/file_system.h"
+#include "os/readable_tree.h"
+#include "samples/samples.h"
 #include "training/run.h"
 #include "training/settings.h"
 
@@ -42,6 +45,16 @@ struct Trained {
   codec::Sha256 digest;  // of model.onnx
   std::string engine;    // "onnxruntime 1.30.0"
 };
+
+/// The engine and the data of a job, which fit the model.
+struct Opened {
+  infer::Engine* engine = nullptr;
+  std::unique_ptr<os::ReadableTree> tree, evaluation_tree;   // outlive the data
+  std::shared_ptr<const samples::Dataset> data, evaluation;  // null: none
+};
+/// Errors as in train().
+Result<Opened> open(const Context& ctx, const Job& job, const ModelSource& source,
+                    infer::Engines& engines);
 
 /// Trains, and completes the directory: model.onnx, model.yaml and labels. A run that was stopped
 /// continues from the directory's checkpoint. kInvalid, kNotFound, kUnsupported: the model, the

@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <unistd.h>
@@ -13,10 +12,13 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "codec/yaml.h"
 #include "console.h"
+#include "federated.h"
 #include "flags.h"
 #include "infer/engine.h"
 #include "job.h"
+#include "net/url.h"
 #include "os/file_system.h"
 #include "os/process.h"
 #include "package.h"
@@ -29,16 +31,6 @@ namespace {
 std::vector<std::filesystem::path> engine_directories(const app::TrainFlags& flags) {
   std::vector<std::filesystem::path> out(flags.engine_path.begin(), flags.engine_path.end());
   out.push_back(os::self_path().parent_path().parent_path() / "lib" / "varda");
-  return out;
-}
-
-Environment environment_of_process() {
-  Environment out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) out.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
   return out;
 }
 
@@ -84,6 +76,58 @@ int run_here(const Context& ctx, const app::TrainFlags& flags) {
   return code;
 }
 
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "client";
+}
+
+/// The value of a flag that is YAML; null if absent.
+Result<codec::Json> yaml_flag(const char* name, const std::string& text) {
+  if (text.empty()) return codec::Json();
+  return codec::parse_yaml(text).context(name);
+}
+
+Result<FederatedClient> federated_client(os::FileSystem& fs, const app::TrainFlags& flags) {
+  FederatedClient out;
+  out.worker.job = {.model = flags.model,
+                    .data = {flags.data, flags.format},
+                    .hold_out = flags.hold_out.value_or(kHoldOut),
+                    .directory = flags.out,
+                    .checkpoint_every = *parse_duration(flags.checkpoint_every)};
+  if (!flags.evaluation.empty())
+    out.worker.job.evaluation = DataSource{flags.evaluation, flags.format};
+  TRY(out.worker.trainer, settings_of(fs, flags));
+  codec::Json client = codec::Json::object({{"bytesPerSecond", flags.bandwidth},
+                                            {"nice", flags.nice},
+                                            {"threads", flags.threads.value_or(0)}});
+  TRY(codec::Json when, yaml_flag("--when", flags.when));
+  client.set("when", std::move(when));
+  TRY(codec::Json privacy, yaml_flag("--privacy", flags.privacy));
+  client.set("privacy", std::move(privacy));
+  TRY(out.worker.client, parse_client_settings(client));
+  out.worker.directory = flags.out;
+  TRY(const net::Url url, net::Url::parse(flags.federated).context("--federated"));
+  if (url.target != "/")
+    return Error(Code::kInvalid, "--federated: the URL of an aggregator has no path");
+  out.protocol = {.url = url.origin(),
+                  .client = flags.client_name.empty() ? host_name() : flags.client_name,
+                  .directory = os::Path(flags.out) / "client",
+                  .when = out.worker.client.when,
+                  .bytes_per_second = flags.bandwidth};
+  return out;
+}
+
+int run_federated_here(const Context& ctx, const app::TrainFlags& flags) {
+  os::FileSystem& fs = os::real_file_system();
+  auto client = federated_client(fs, flags);
+  if (!client.ok()) {
+    std::fprintf(stderr, "varda-train: %s\n", client.error().message().c_str());
+    return exit_code_of(client.error());
+  }
+  infer::Engines engines(engine_directories(flags));
+  return train_federated(ctx, std::move(*client), engines, fs);
+}
+
 int run(int argc, char** argv) {
   const Parsed parsed = parse_flags(argc, argv);
   if (!parsed.flags) return parsed.exit_code;
@@ -91,10 +135,16 @@ int run(int argc, char** argv) {
   log::configure(flags.log_format == "json" ? log::Format::kJson : log::Format::kText,
                  log::parse_level(flags.log_level).value_or(log::Level::kInfo));
   const Context ctx(os::stop_on_signals());
-  if (!flags.worker) return run_here(ctx, flags);
+  if (!flags.worker)
+    return flags.is_federated ? run_federated_here(ctx, flags) : run_here(ctx, flags);
   infer::Engines engines(engine_directories(flags));
   os::FileSystem& fs = os::real_file_system();
-  return work(ctx, environment_of_process(),
+  const Environment environment = worker::environment_of_process();
+  if (flags.is_federated)
+    return work_federated(
+        ctx, environment,
+        {.engines = engines, .fs = fs, .reporter = {.instance = system_rng().uuid()}});
+  return work(ctx, environment,
               {.train =
                    [&](const Context& inner, const Job& job, training::Observer& observer) {
                      return train(inner, job, engines, fs, observer);

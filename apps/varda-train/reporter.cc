@@ -127,6 +127,12 @@ void Reporter::phase(const std::string& name) {
   changed_.notify_one();
 }
 
+void Reporter::body(codec::Json body) {
+  const MutexLock lock(mutex_);
+  next_ = std::move(body);
+  changed_.notify_one();
+}
+
 Status Reporter::report(const Context& ctx) {
   if (!registered_) {
     TRY_VOID(api_.send(ctx, "POST", "/v1/register",

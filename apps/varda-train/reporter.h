@@ -47,6 +47,8 @@ class Reporter final : public training::Observer {
   void epoch(const training::EpochRecord& record) override;
   /// Reports a phase after the training, such as Uploading.
   void phase(const std::string& name);
+  /// Reports another body of PUT /v1/progress.
+  void body(codec::Json body);
   /// Sends the last progress, for at most `last_report`, and ends the thread. Idempotent.
   void stop();
 

@@ -5,7 +5,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
+#include "base/check.h"
 #include "onnx/model.h"
 #include "onnx/upgrade.h"
 #include "onnx/weights.h"
@@ -74,9 +76,7 @@ class TrainerImpl final : public Trainer {
                            : std::span<const float>(sums_[i]);
     };
     TRY(const double scale, gradient_scale(gradient));
-    optimizer_->begin_step(learning_rate, scale);
-    for (std::size_t i = 0; i < graph_.weights.size(); ++i)
-      optimizer_->update(i, weights_[i].tensor.mutable_values<float>(), gradient(i));
+    update_weights(gradient, learning_rate, scale);
     sums_.clear();
     update_statistics(outputs);
     return result(outputs);
@@ -90,6 +90,16 @@ class TrainerImpl final : public Trainer {
     add_to_sums(outputs);
     update_statistics(outputs);
     return result(outputs);
+  }
+
+  std::vector<std::vector<float>> take_gradients() override { return std::exchange(sums_, {}); }
+
+  Status apply(std::span<const std::vector<float>> gradients, double learning_rate) override {
+    CHECK(gradients.size() == graph_.weights.size());
+    const auto gradient = [&](std::size_t i) { return std::span<const float>(gradients[i]); };
+    TRY(const double scale, gradient_scale(gradient));
+    update_weights(gradient, learning_rate, scale);
+    return {};
   }
 
   Result<Tensor> predict(std::span<const Named> batch) override {
@@ -113,6 +123,34 @@ class TrainerImpl final : public Trainer {
   const tensor::Shape& output_shape() const override { return graph_.output_shape; }
   Activation activation() const override { return graph_.activation; }
   std::uint64_t steps() const override { return optimizer_->steps(); }
+  std::span<const Named> values() const override { return weights_; }
+
+  Status set_values(std::span<const Named> values) override {
+    std::vector<Tensor*> places;
+    for (const Named& one : values) {
+      const auto place = std::ranges::find(weights_, one.name, &Named::name);
+      if (place == weights_.end())
+        return Error(Code::kInvalid, "\"" + one.name + "\" is no trained tensor of the model");
+      if (one.tensor.dtype() != DType::kFp32 || one.tensor.shape() != place->tensor.shape())
+        return Error(Code::kInvalid, "tensor \"" + one.name + "\" is " +
+                                         std::string(tensor::to_string(one.tensor.dtype())) + " " +
+                                         tensor::to_string(one.tensor.shape()) +
+                                         "; the model has FP32 " +
+                                         tensor::to_string(place->tensor.shape()));
+      places.push_back(&place->tensor);
+    }
+    for (std::size_t i = 0; i < places.size(); ++i)
+      std::ranges::copy(values[i].tensor.values<float>(),
+                        places[i]->mutable_values<float>().begin());
+    sums_.clear();
+    return {};
+  }
+
+  void reset_optimizer() override {
+    std::vector<std::vector<float>> state = optimizer_->state();
+    for (std::vector<float>& values : state) std::ranges::fill(values, 0.0f);
+    CHECK(optimizer_->restore(0, std::move(state)).ok());
+  }
 
   Result<std::string> save() const override {
     std::map<std::string, Tensor> values;
@@ -169,6 +207,13 @@ class TrainerImpl final : public Trainer {
 
   static Step result(const std::vector<Named>& outputs) {
     return {outputs.at(0).tensor.values<float>()[0], outputs.at(1).tensor};
+  }
+
+  template <typename Gradient>
+  void update_weights(const Gradient& gradient, double learning_rate, double scale) {
+    optimizer_->begin_step(learning_rate, scale);
+    for (std::size_t i = 0; i < graph_.weights.size(); ++i)
+      optimizer_->update(i, weights_[i].tensor.mutable_values<float>(), gradient(i));
   }
 
   void add_to_sums(const std::vector<Named>& outputs) {

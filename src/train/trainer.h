@@ -60,6 +60,12 @@ class Trainer {
   /// Runs the batch; the next step() also uses the gradients. The sample weights of all batches of
   /// one update then have the sum 1. A checkpoint does not hold such gradients.
   virtual Result<Step> accumulate(const Batch& batch) = 0;
+  /// The sums of the gradients of accumulate(), one for each of weights(). The next update begins
+  /// without them.
+  virtual std::vector<std::vector<float>> take_gradients() = 0;
+  /// Updates the weights with these gradients, one for each of weights(). kInvalid: the gradients
+  /// are not finite, and the options have a `clip_norm`; the weights are unchanged then.
+  virtual Status apply(std::span<const std::vector<float>> gradients, double learning_rate) = 0;
   /// The output for a batch of the same sizes, with the present weights and as in serving:
   /// BatchNormalization uses the stored statistics.
   virtual Result<tensor::Tensor> predict(std::span<const tensor::Named> inputs) = 0;
@@ -70,6 +76,14 @@ class Trainer {
   /// The names of the trained weights.
   virtual std::vector<std::string> weights() const = 0;
   virtual std::uint64_t steps() const = 0;
+  /// The weights, then mean and variance of each trained BatchNormalization. The next step writes
+  /// into these tensors.
+  virtual std::span<const tensor::Named> values() const = 0;
+  /// Copies the tensors over those of values() with the same names, and drops accumulated
+  /// gradients. kInvalid: an unknown name, another type or shape; nothing changes then.
+  virtual Status set_values(std::span<const tensor::Named> values) = 0;
+  /// The optimizer forgets all steps.
+  virtual void reset_optimizer() = 0;
 
   /// The model file with the present weights; all else is as in the file given to open().
   virtual Result<std::string> save() const = 0;

@@ -462,6 +462,45 @@ TEST(Trainer, ClippedGradientsHaveTheLimitAsTheirNorm) {
   EXPECT_EQ(moved(free + 1), free);
 }
 
+TEST(Trainer, TakenGradientsAppliedGiveTheUpdateOfAStep) {
+  const std::string file = convolutional();
+  const Trainer::Options options = {.optimizer = {.kind = OptimizerOptions::Kind::kAdam},
+                                    .clip_norm = 0.5};
+  const auto whole = open(file, options), parts = open(file, options);
+  std::vector<std::size_t> samples(kBatch);
+  for (std::size_t i = 0; i < kBatch; ++i) samples[i] = i;
+  const Batch batch = batch_of(samples);
+  ASSERT_TRUE(whole->step(batch, 0.01).ok());
+  ASSERT_TRUE(parts->accumulate(batch).ok());
+  const auto gradients = parts->take_gradients();
+  ASSERT_EQ(gradients.size(), parts->weights().size());
+  ASSERT_TRUE(parts->apply(gradients, 0.01).ok());
+  EXPECT_EQ(parts->checkpoint(), whole->checkpoint());
+  EXPECT_TRUE(parts->take_gradients().empty());
+}
+
+TEST(Trainer, SetValuesAndAResetOptimizerGiveTheFirstStepAgain) {
+  const auto trainer =
+      open(convolutional(), {.optimizer = {.kind = OptimizerOptions::Kind::kAdam}});
+  std::vector<Named> start;
+  for (const Named& one : trainer->values())
+    start.push_back(
+        {one.name, Tensor::copy(DType::kFp32, one.tensor.shape(), one.tensor.bytes()).value()});
+  EXPECT_EQ(start.size(), trainer->weights().size() + 2) << "mean and variance follow the weights";
+  const std::string fresh = trainer->checkpoint();
+  run(*trainer, 0, 3, 0.005);
+  EXPECT_NE(trainer->checkpoint(), fresh);
+  ASSERT_TRUE(trainer->set_values(start).ok());
+  trainer->reset_optimizer();
+  EXPECT_EQ(trainer->checkpoint(), fresh);
+  const Named unknown[] = {{"nothing", start[0].tensor}};
+  EXPECT_EQ(trainer->set_values(unknown).error().message(),
+            "\"nothing\" is no trained tensor of the model");
+  const Named wrong[] = {start[0], {start[1].name, start[0].tensor}};
+  EXPECT_EQ(trainer->set_values(wrong).error().code(), Code::kInvalid);
+  EXPECT_EQ(trainer->checkpoint(), fresh);
+}
+
 TEST(Trainer, OutputIsDescribed) {
   const auto trainer = open(untrained(), {});
   EXPECT_EQ(trainer->output_shape(), (Shape{kBatch, 10}));

@@ -5,18 +5,16 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "onnx/model.h"
-#include "train/head.h"
 #include "train/order.h"
 #include "train/trainer.h"
 #include "training/internal/batches.h"
 #include "training/internal/evaluate.h"
+#include "training/internal/open_trainer.h"
 #include "training/internal/result_files.h"
 #include "training/internal/run_checkpoint.h"
 #include "training/internal/run_data.h"
@@ -78,43 +76,9 @@ class Run {
   // --- before the first step
 
   Status open() {
-    std::string file = std::move(request_.model);
-    if (settings_.head_classes) {
-      TRY_VOID(data_.check_head(*settings_.head_classes));
-      TRY(file, train::replace_head(std::move(file), *settings_.head_classes, settings_.seed));
-    }
-    TRY(const onnx::Model model, onnx::parse(file));
-    if (model.graph.inputs.size() != 1)
-      return Error(Code::kUnsupported, "the model has " +
-                                           std::to_string(model.graph.inputs.size()) +
-                                           " inputs; models with one input can be trained");
-    batches_.input = model.graph.inputs[0].name;
-    batches_.size = std::min<std::int64_t>(settings_.batch_size,
-                                           static_cast<std::int64_t>(data_.split().train.size()));
-    const auto& shape = model.graph.inputs[0].shape;
-    if (shape && !shape->empty() && shape->front().size > 0) {
-      if (shape->front().size != settings_.batch_size)
-        return invalid("the model takes batches of " + std::to_string(shape->front().size) +
-                       " samples; set batchSize: " + std::to_string(shape->front().size));
-      batches_.size = settings_.batch_size;
-    }
-    batches_.classes = data_.train().outputs();
-    if (settings_.balanced_classes) batches_.weights = data_.balanced_weights();
-
-    const std::size_t first[] = {data_.split().train.front()};
-    TRY(const samples::Batch example, data_.train().read(first, {}, 0));
-    TRY(const auto inputs, batches_.inputs(example));
-    train::Trainer::Options options = {
-        .gradients = {.loss = settings_.loss,
-                      .huber_delta = settings_.huber_delta,
-                      .freeze = settings_.freeze},
-        .optimizer = settings_.optimizer,
-        .clip_norm = settings_.clip_norm,
-        .threads = settings_.threads > 0 ? static_cast<unsigned>(settings_.threads)
-                                         : std::max(1u, std::thread::hardware_concurrency())};
-    TRY(trainer_, train::Trainer::open(engine_, std::move(file), inputs, options));
-    batches_.output = trainer_->output_shape();
-    TRY_VOID(data_.check_outputs(batches_.values()));
+    TRY(Opened opened, open_trainer(engine_, data_, settings_, std::move(request_.model)));
+    batches_ = std::move(opened.batches);
+    trainer_ = std::move(opened.trainer);
     const std::size_t size = static_cast<std::size_t>(batches_.size);
     batches_each_ = (data_.split().train.size() + size - 1) / size;
     const auto accumulate = static_cast<std::uint64_t>(settings_.accumulate);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -62,6 +63,7 @@ struct Request {
   std::shared_ptr<const samples::Dataset> train;
   std::shared_ptr<const samples::Dataset> evaluation;  // null: `hold_out` of `train`
   double hold_out = 0.1;                               // 0: no evaluation
+  std::size_t classes_min = 2;  // classification: with samples; 1 where other clients have others
   Settings settings;
   os::Path directory;  // receives model.onnx, metrics.json; holds `checkpoint` while running
   std::chrono::milliseconds checkpoint_every{60'000};

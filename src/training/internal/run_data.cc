@@ -104,7 +104,7 @@ Status RunData::check_classes() const {
       ++present;
       last = i;
     }
-  if (present >= 2) return {};
+  if (present >= std::min<std::size_t>(request_.classes_min, 2)) return {};
   return invalid("all training data have the class \"" +
                  (last < train().classes().size() ? train().classes()[last] : std::string("0")) +
                  "\"; classification needs samples of two classes or more");

@@ -1,0 +1,34 @@
+// Settings of a federated client: when and how much it may work. In a pod they are the member
+// `client` of spec.federated, on a desk they are flags.
+//
+//   client: {when: {window: {start: "22:00", end: "06:00"}, power: mains},
+//            bytesPerSecond: 250000, nice: 10, threads: 1, privacy: {clipNorm: 1, noise: 1.1}}
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/result.h"
+#include "codec/json.h"
+#include "participant/conditions.h"
+
+namespace varda::trainapp {
+
+struct ClientSettings {
+  /// DP-SGD on this client.
+  struct Privacy {
+    double clip_norm = 1, noise = 1;
+  };
+  participant::When when;
+  std::int64_t bytes_per_second = 0;  // in each direction; 0: no limit
+  std::int64_t nice = 0;
+  std::int64_t threads = 0;  // 0: the trainer's
+  bool keep_optimizer = false;
+  std::optional<Privacy> privacy;
+};
+
+/// Absent members have their defaults. kInvalid: a member is unknown or wrong; the message has the
+/// path.
+Result<ClientSettings> parse_client_settings(const codec::Json& json);
+
+}  // namespace varda::trainapp
