@@ -756,6 +756,7 @@ Snapshot CoordinatorImpl::snapshot() {
                .model = machine_->model(),
                .updates_digest = beside_.updates,
                .job = job_,
+               .evaluating = machine_->evaluating(),
                .failed = machine_->failed(),
                .reason = machine_->reason(),
                .message = machine_->message(),

@@ -52,6 +52,7 @@ struct Snapshot {
   std::string model;           // SHA-256 of the latest weights, in hex
   std::string updates_digest;  // SHA-256 over the digests of all updates that count
   std::string job;
+  bool evaluating = false;  // the evaluation of the last round goes on
   bool failed = false;
   std::string reason, message;                       // of the end
   std::uint64_t received_bytes = 0, sent_bytes = 0;  // since the start of the process

@@ -215,6 +215,10 @@ void Service::poll(const Request& request, net::Responder respond) {
     if (seen.error().code() == Code::kExhausted) out.status = 503;
     return respond(std::move(out));
   }
+  {
+    const MutexLock lock(mutex_);
+    polled_.insert(*client);
+  }
   const net::Query query = net::Query::parse(request.query());
   std::string after(query.get("after"));
   std::chrono::seconds wait{0};
@@ -226,8 +230,7 @@ void Service::poll(const Request& request, net::Responder respond) {
   }
   const auto task = coordinator_.task_for(*client);
   const bool end = task && task->kind == federated::Task::Kind::kEnd;
-  if (task && (end || task->id != after))
-    return respond(json_response(200, coordinator_.task_json(*task)));
+  if (task && (end || task->id != after)) return respond(task_response(*client, *task));
   if (wait.count() == 0) return respond({.status = 204});
   std::optional<Poll> replaced;
   {
@@ -296,9 +299,27 @@ void Service::answer_polls(const std::stop_token& stop) {
         poll.emplace(std::move(at->second));
         polls_.erase(at);
       }
-      poll->respond(json_response(200, coordinator_.task_json(*task)));
+      poll->respond(task_response(client, *task));
     }
   }
+}
+
+Response Service::task_response(const std::string& client, const federated::Task& task) {
+  Response out = json_response(200, coordinator_.task_json(task));
+  if (task.kind == federated::Task::Kind::kEnd) {
+    const MutexLock lock(mutex_);
+    dismissed_.insert(client);
+    changed_.notify_all();
+  }
+  return out;
+}
+
+void Service::wait_for_ends(const Context& ctx) {
+  const MutexLock lock(mutex_);
+  while (!ctx.done() && (polled_.empty() || dismissed_.size() < polled_.size()))
+    if (!changed_.wait_until(mutex_, ctx.stop_token(),
+                             ctx.deadline().value_or(system_clock().now() + std::chrono::hours(1))))
+      break;
 }
 
 void Service::drain() {

@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
 #include "aggregator/coordinator.h"
+#include "base/context.h"
 #include "base/metric_collector.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
@@ -41,6 +43,9 @@ class Service {
   /// Answers all polls now, and each later one at once.
   void drain() EXCLUDES(mutex_);
   std::size_t polls() EXCLUDES(mutex_);
+  /// Returns when each client that has polled knows the end of the job, or when the context is
+  /// done. Waits for the context if no client has polled.
+  void wait_for_ends(const Context& ctx) EXCLUDES(mutex_);
 
  private:
   class Receiver;
@@ -53,6 +58,8 @@ class Service {
 
   net::Reception receive(const net::Request& head);
   net::Response answer(const net::Request& request);
+  net::Response task_response(const std::string& client, const federated::Task& task)
+      EXCLUDES(mutex_);
   void poll(const net::Request& request, net::Responder respond) EXCLUDES(mutex_);
   void answer_polls(const std::stop_token& stop) EXCLUDES(mutex_);
   net::Response update_head(const net::Request& request, const std::string& client);
@@ -72,6 +79,7 @@ class Service {
   Mutex mutex_;
   CondVar changed_;
   std::map<std::string, Poll> polls_ GUARDED_BY(mutex_);  // by client
+  std::set<std::string> polled_ GUARDED_BY(mutex_), dismissed_ GUARDED_BY(mutex_);
   bool tasks_changed_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;
 

@@ -18,7 +18,7 @@ using codec::Json;
 using Phase = RoundMachine::Phase;
 using ClientState = RoundMachine::ClientState;
 
-constexpr std::int64_t kStateFormat = 1;
+constexpr std::int64_t kRoundsFormat = 1;
 constexpr std::size_t kReasonBytesMax = 512;
 constexpr std::size_t kTaskSuffix = 8;         // hex digits
 constexpr std::int64_t kRememberedRounds = 2;  // synchronous: for clients that lost an answer
@@ -713,7 +713,7 @@ std::vector<RoundMachine::Client> RoundMachine::clients() const {
 
 Json RoundMachine::to_json(SteadyTime now) const {
   now = std::max(now, now_);
-  Json out = Json::object({{"format", kStateFormat},
+  Json out = Json::object({{"format", kRoundsFormat},
                            {"job", job_},
                            {"phase", to_string(phase_)},
                            {"round", round_},
@@ -782,7 +782,7 @@ Result<RoundMachine> RoundMachine::restore(const Options& options, const Json& s
   const auto phase = std::find_if(std::begin(kPhases), std::end(kPhases), [&](const auto& choice) {
     return choice.first == state["phase"].as_string();
   });
-  if (state["format"].as_integer() != kStateFormat || phase == std::end(kPhases)) return corrupt;
+  if (state["format"].as_integer() != kRoundsFormat || phase == std::end(kPhases)) return corrupt;
   out.job_ = state["job"].as_string();
   out.phase_ = phase->second;
   out.round_ = state["round"].as_integer();

@@ -142,6 +142,7 @@ Result<Settings> parse_settings(const Json& json) {
     members.number("weightMax", out.bounds.weight_max, {0, 1e15});
     members.end();
   }
+  read_object(in, "client", out.client);
   read_seed(in, out.seed);
   const Json* privacy = in.object("privacy");
   const Json* secure = in.object("secureAggregation");
@@ -209,6 +210,7 @@ Json to_json(const Settings& settings) {
                                   {"normFactor", settings.bounds.norm_factor},
                                   {"weightFactor", settings.bounds.weight_factor},
                                   {"weightMax", settings.bounds.weight_max}}));
+  if (settings.client.is_object()) out.set("client", settings.client);
   out.set("seed", static_cast<std::int64_t>(settings.seed));
   return out;
 }

@@ -85,7 +85,8 @@ struct Settings {
   std::int64_t buffer_size = 10;    // async: updates for a new model
   std::int64_t staleness_max = 20;  // versions; older updates are dropped
   BoundsSettings bounds;
-  std::uint64_t seed = 1;  // below 2^63
+  codec::Json client = codec::Json();  // settings of the clients alone; or null
+  std::uint64_t seed = 1;              // below 2^63
 };
 
 /// Absent members have their defaults. kInvalid: a member is unknown, out of range or does not fit

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/context.h"
@@ -31,6 +32,10 @@ class WorkerApi {
   /// it again. kUnavailable: no agent, no token, an overloaded or restarting agent.
   Status send(const Context& ctx, const std::string& method, const std::string& path,
               const codec::Json& body);
+  /// The same for a request with an answer: a JSON value.
+  Result<codec::Json> fetch(const Context& ctx, const std::string& method, const std::string& path,
+                            const std::optional<codec::Json>& body,
+                            std::chrono::milliseconds more_time = std::chrono::milliseconds(0));
   /// Sends until the agent accepts. kInvalid: the agent refuses. kCancelled, kTimeout: the context.
   Status deliver(const Context& ctx, const std::string& method, const std::string& path,
                  const codec::Json& body);
@@ -43,7 +48,8 @@ class WorkerApi {
  private:
   Result<net::HttpClient::Answer> ask(const Context& ctx, const std::string& method,
                                       const std::string& path, std::string body,
-                                      net::Headers headers);
+                                      net::Headers headers,
+                                      std::chrono::milliseconds more_time = {});
   Status retry(const Context& ctx, const std::string& what, const std::function<Status()>& attempt);
 
   const Options options_;
