@@ -200,6 +200,11 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& p
   options.peer_url = flags.peer_url;
   options.worker_socket = options.data_directory / "worker/worker.sock";
   options.worker_listen = flags.worker_listen;
+  if (upstream->identity) {
+    options.gateway = &upstream->identity->opener();
+    options.gateway_url = flags.gateway;
+    while (options.gateway_url.ends_with('/')) options.gateway_url.pop_back();
+  }
   options.metrics = &registry;
   TRY(const auto agent, agent::Agent::open(std::move(options), *upstream->client, *http));
 

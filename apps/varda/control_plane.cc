@@ -517,6 +517,11 @@ class ControlPlaneImpl final : public ControlPlane {
         *gateway_client_, *authority_, gateway::Enrolment::Options{.metrics = &registry_});
     gateway::Gateway::Options options;
     options.client = gateway_client_.get();
+    // Pods of this machine have loopback addresses.
+    TRY(options.streams.targets, net::Destinations::create({"127.0.0.0/8", "::1"}));
+    options.streams.sign = [this](net::ProxyHeader& header) {
+      return authority_->sign(header, system_clock().wall());
+    };
     options.sessions = &sources_;
     options.enrolment = [this](const Context& ctx, const net::Request& request) {
       return enrolment_->handle(ctx, request);

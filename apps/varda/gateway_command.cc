@@ -33,7 +33,7 @@ constexpr const char* kLimitGroup = "Limits of the gateway";
 struct GatewayFlags {
   std::string listen = "0.0.0.0:10443", admin = "127.0.0.1:8086";
   std::string ca_cert, ca_key, tls_cert, tls_key;
-  std::vector<std::string> hosts;
+  std::vector<std::string> hosts, stream_targets;
   std::string join_secret;
   std::string registry, registry_token, registry_ca;
   gateway::Limits limits;
@@ -146,6 +146,11 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
       connect_registry(flags, options.uploads.registry));
   options.registry = registry_client.get();
   options.uploads.metrics = &registry;
+  TRY(options.streams.targets,
+      net::Destinations::create(flags.stream_targets).context("--allow-stream-target"));
+  options.streams.sign = [&authority](net::ProxyHeader& header) {
+    return authority.sign(header, system_clock().wall());
+  };
   options.client = client.get();
   options.sessions = &liveness;
   options.edge_node_changed = [&liveness](const runtime::Change& change) {
@@ -226,6 +231,10 @@ void add_gateway_command(Program program) {
                       "default: none");
   command->add_option("--registry-ca-file", flags->registry_ca,
                       "PEM certificates to trust for --registry, in addition to the machine's");
+  command->add_option(
+      "--allow-stream-target", flags->stream_targets,
+      "address block, such as 127.0.0.0/8, that streams of workers may reach though "
+      "it is loopback, link-local or a metadata service (repeatable); default: none");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")
       ->default_str("127.0.0.1:8086");
   command

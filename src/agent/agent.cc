@@ -18,6 +18,7 @@
 #include "agent/workers/artifact_store.h"
 #include "agent/workers/manager.h"
 #include "agent/workers/ports.h"
+#include "agent/workers/streams.h"
 #include "base/log.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
@@ -112,6 +113,7 @@ class AgentImpl final : public Agent {
     (void)outer.sleep_until(SteadyTime::max());  // blocks until the stop request or deadline
     stop.request_stop();
     threads.clear();
+    streams_->stop();
     worker_ports_.reset();  // all requests are answered by now
     if (runner_ && options_.on_stop == OnStop::kEndContainers) {
       const auto ended = node::end_containers(options_.data_directory, options_.stop_grace);
@@ -234,11 +236,18 @@ class AgentImpl final : public Agent {
       log::error("workers cannot upload files", {{"error", loaded.error()}});
     sender_ = std::make_unique<workers::ArtifactSender>(
         workers::ArtifactSender::Options{.metrics = options_.metrics}, *artifacts_, fs_, api_);
+    streams_ = std::make_unique<workers::Streams>(
+        workers::Streams::Options{.node_name = options_.node_name,
+                                  .gateway = options_.gateway,
+                                  .gateway_url = options_.gateway_url,
+                                  .listen_host = stream_host()},
+        *state_store_);
     workers_ = std::make_unique<workers::Manager>(
         workers::Manager::Options{.directory = options_.data_directory / "workers",
                                   .socket_directory = options_.worker_socket.parent_path().string(),
                                   .user = static_cast<std::int64_t>(::geteuid()),
-                                  .artifacts = artifacts_.get()},
+                                  .artifacts = artifacts_.get(),
+                                  .streams = streams_.get()},
         fs_, *state_store_, rng_);
     std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get()};
     if (replicas_) components.push_back(replicas_.get());
@@ -253,10 +262,21 @@ class AgentImpl final : public Agent {
         *state_store_, std::move(components));
   }
 
+  /// The host of the streams' ports: that of the worker port, which pods reach. Never all addresses
+  /// of the machine, because the ports ask for no token.
+  std::string stream_host() const {
+    const std::string& listen = options_.worker_listen;
+    const std::string host = listen.substr(0, std::min(listen.rfind(':'), listen.size()));
+    if (host.empty()) return "127.0.0.1";
+    if (host != "0.0.0.0" && host != "[::]" && host != "::") return host;
+    return address_.find(':') == std::string::npos ? address_ : "[" + address_ + "]";
+  }
+
   Status start_worker_api() {
     worker_api_ =
         std::make_unique<workers::Api>(workers::Api::Options{.node_name = options_.node_name,
                                                              .artifacts = artifacts_.get(),
+                                                             .streams = streams_.get(),
                                                              .metrics = options_.metrics},
                                        *workers_);
     TRY(worker_ports_,
@@ -333,6 +353,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<datasets::Manager> datasets_;
   std::unique_ptr<replicas::Manager> replicas_;        // null: like peers_
   std::unique_ptr<workers::ArtifactStore> artifacts_;  // notifies workers_
+  std::unique_ptr<workers::Streams> streams_;
   std::unique_ptr<workers::ArtifactSender> sender_;
   std::unique_ptr<workers::Manager> workers_;
   std::unique_ptr<core::Core> core_;  // destroyed before its components

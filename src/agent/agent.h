@@ -25,6 +25,7 @@
 #include "kube/client.h"
 #include "meta/node_address.h"
 #include "net/http.h"
+#include "net/tunnel.h"
 #include "node/containerd_driver.h"
 #include "os/file_system.h"
 #include "os/process.h"
@@ -73,6 +74,10 @@ struct Options {
   std::function<std::optional<identity::PeerCredentials>()> peer_credentials;
   os::Path worker_socket;     // Unix socket for the node's workers; "": no socket
   std::string worker_listen;  // as 127.0.0.1:10446; "": none. URL: DATA/worker/worker.url
+  /// Opens streams of workers through the gateway at `gateway_url`. Null: the agent connects to the
+  /// targets itself. Outlives the agent.
+  net::TunnelOpener* gateway = nullptr;
+  std::string gateway_url;                    // without a trailing slash
   std::uint64_t artifact_capacity_bytes = 0;  // 0: limited by the disk only
   artifact::Limits artifact_limits;
   std::uint64_t replica_bytes_max = std::uint64_t{256} << 30;  // limit for one copied share

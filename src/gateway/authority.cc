@@ -201,6 +201,10 @@ Result<std::string> Authority::issue(const std::string& node, Layer layer, std::
   return net::sign_csr(ca_, csr_pem, request);
 }
 
+Status Authority::sign(net::ProxyHeader& header, WallTime now) const {
+  return net::sign_identity(header, ca_.key_pem, now);
+}
+
 Result<std::string> published_ca(const Context& ctx, const kube::Client& client) {
   TRY(const std::optional<Json> map, client.find(ctx, config_maps(), kPublished));
   const std::string pem = map ? (*map)["data"]["ca.crt"].as_string() : std::string();

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "gateway/layer.h"
 #include "kube/client.h"
+#include "net/proxy_protocol.h"
 #include "net/tls.h"
 
 namespace varda::gateway {
@@ -54,6 +55,8 @@ class Authority {
   /// unit. The rest of the request is ignored. kInvalid: a bad request, see net::sign_csr().
   Result<std::string> issue(const std::string& node, Layer layer, std::string_view csr_pem,
                             WallTime now) const;
+  /// Signs the identity in the header for 60 s. Targets verify it with ca_pem().
+  Status sign(net::ProxyHeader& header, WallTime now) const;
 
  private:
   Authority(net::KeyPair ca, net::CertificateFacts facts);

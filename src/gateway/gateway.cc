@@ -163,7 +163,7 @@ class GatewayImpl final : public Gateway, Admission {
                     {.node_of = [](const runtime::Stored& object) { return object.metadata.name; },
                      .tombstones_max = options_.limits.tombstones_max,
                      .one_each = true,
-                     .on_change = [this](const std::string& node) { wake_if_revoked(node); },
+                     .on_change = [this](const std::string& node) { edge_node_changed(node); },
                      .on_listed = [this] { before_edge_nodes_.look(); }}),
         pods_(client_, pod_informer(),
               {.node_of = node_of_pod,
@@ -179,6 +179,10 @@ class GatewayImpl final : public Gateway, Admission {
                       .patience = options_.limits.first_read_patience}) {
     if (options_.registry != nullptr)
       uploads_ = std::make_unique<Uploads>(*options_.registry, options_.uploads);
+    Streams::Options streams = options_.streams;
+    streams.clock = options_.clock;
+    streams.metrics = options_.metrics;
+    streams_ = std::make_unique<Streams>(std::move(streams));
     if (options_.edge_node_changed) edge_nodes_.on_change(options_.edge_node_changed);
     edge_nodes_.start();
     if (!options_.metrics) return;
@@ -189,6 +193,8 @@ class GatewayImpl final : public Gateway, Admission {
           [this] { return static_cast<double>(watches_.nodes()); });
     gauge("varda_gateway_watches", "Open watches of nodes.",
           [this] { return static_cast<double>(watches_.watches()); });
+    gauge("varda_gateway_streams", "Streams of workers that are open or being opened.",
+          [this] { return static_cast<double>(streams_->open()); });
     gauge("varda_gateway_requests_waiting", "Requests of nodes that wait to be sent upstream.",
           [this] { return static_cast<double>(pool_.waiting()); });
     gauge("varda_gateway_anonymous_waiting",
@@ -228,6 +234,7 @@ class GatewayImpl final : public Gateway, Admission {
     pods_.stop();
     before_edge_nodes_.close();
     before_pods_.close();
+    streams_->stop();
   }
 
  private:
@@ -306,6 +313,18 @@ class GatewayImpl final : public Gateway, Admission {
     return edge_node && api::is_revoked(edge_node->metadata);
   }
 
+  void edge_node_changed(const std::string& node) {
+    wake_if_revoked(node);
+    streams_->changed(node, [this, &node] { return admitted_edge_node(node); });
+  }
+
+  /// Nothing: the node has none, or is revoked.
+  std::optional<codec::Json> admitted_edge_node(const std::string& node) const {
+    const auto edge_node = edge_nodes_.view().get(node, {"", node});
+    if (!edge_node || api::is_revoked(edge_node->metadata)) return std::nullopt;
+    return edge_node->json();
+  }
+
   /// The change of the EdgeNode itself wakes and ends that node's EdgeNode watches. Pod watches
   /// need this call.
   void wake_if_revoked(const std::string& node) {
@@ -353,6 +372,11 @@ class GatewayImpl final : public Gateway, Admission {
       if (!is_of_known_layer(*caller))
         return read_layer_first(*caller, std::move(request), std::move(respond), patience);
       return forward_upload(*node, std::move(request), std::move(respond));
+    }
+    if (Streams::is_for(request)) {
+      if (!is_of_known_layer(*caller))
+        return read_layer_first(*caller, std::move(request), std::move(respond), patience);
+      return open_stream(*node, std::move(request), std::move(respond));
     }
     auto info = parse_request(request);
     if (!info.ok()) return answer(respond, error_response(info.error()));
@@ -402,6 +426,22 @@ class GatewayImpl final : public Gateway, Admission {
     uploads_->serve(
         node, [this, node]() -> Result<BlobRights> { return blob_rights(node); },
         std::move(request), Responder([this, responder](Response response) {
+          answer(*responder, std::move(response));
+        }));
+  }
+
+  // ---- Streams of workers.
+
+  void open_stream(const std::string& node, Request request, Responder respond) {
+    const auto responder = std::make_shared<Responder>(std::move(respond));
+    streams_->serve(
+        node, [this, &node] { return admitted_edge_node(node); }, std::move(request),
+        Responder([this, responder](Response response) {
+          if (options_.metrics)
+            options_.metrics
+                ->counter("varda_gateway_streams_total", "Requested streams, by the answer.",
+                          {{"code", std::to_string(response.status)}})
+                .add();
           answer(*responder, std::move(response));
         }));
   }
@@ -818,6 +858,7 @@ class GatewayImpl final : public Gateway, Admission {
       GUARDED_BY(layers_mutex_);  // as last read, by node
   FairPool anonymous_, pool_;     // destroyed first: their work uses the rest
   StartupQueue before_edge_nodes_, before_pods_;
+  std::unique_ptr<Streams> streams_;
   std::unique_ptr<Uploads> uploads_;  // null: no registry. Its work uses the members above
   metrics::SourceGuard gauges_;
 };

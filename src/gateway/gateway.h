@@ -26,6 +26,7 @@
 #include "base/rng.h"
 #include "gateway/fair_pool.h"
 #include "gateway/sessions.h"
+#include "gateway/streams.h"
 #include "gateway/uploads.h"
 #include "kube/client.h"
 #include "net/http.h"
@@ -76,6 +77,7 @@ class Gateway {
     /// Reaches the registry of `uploads`; outlives the gateway. Null: nodes upload nothing, 404.
     net::HttpClient* registry = nullptr;
     Uploads::Options uploads;
+    Streams::Options streams;  // clock and metrics are filled in
     /// Receives every change of an EdgeNode, on the informer's thread. Must be quick.
     std::function<void(const runtime::Change&)> edge_node_changed;
     Limits limits;

@@ -52,6 +52,13 @@ class Splicer::Lane {
   ~Lane() { stop(); }
 
   Reactor& reactor() { return *reactor_; }
+  /// False: the thread ends, and `work` does not run.
+  bool post(std::function<void()> work) EXCLUDES(post_mutex_) {
+    const MutexLock lock(post_mutex_);
+    if (!accepts_) return false;
+    reactor_->post(std::move(work));
+    return true;
+  }
   /// Runs `work` on the thread and waits until it has finished; after stop() on this thread.
   void run(const std::function<void()>& work) EXCLUDES(mutex_) {
     if (this_lane == this) return work();
@@ -91,7 +98,9 @@ class Splicer::Lane {
   std::unordered_map<Dial*, std::unique_ptr<Dial>> dials_;
   std::vector<std::unique_ptr<Dial>> dead_dials_;
   bool ticking_ = false;
-  Mutex mutex_;
+  Mutex post_mutex_;
+  bool accepts_ GUARDED_BY(post_mutex_) = true;
+  Mutex mutex_;  // held while another thread waits for this one, unlike post_mutex_
   bool ended_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
   static thread_local Lane* this_lane;
@@ -396,6 +405,11 @@ void Splicer::Lane::look_at_clock() {
 void Splicer::Lane::stop() {
   const MutexLock lock(mutex_);
   if (ended_) return;
+  {
+    const MutexLock posts(post_mutex_);
+    accepts_ = false;
+  }
+  // Everything that was posted before runs first, and finds Shared::stopped.
   post_and_wait([this] {
     std::vector<Session*> all;
     for (auto& [id, session] : sessions_) all.push_back(session.get());
@@ -404,8 +418,7 @@ void Splicer::Lane::stop() {
     for (auto& [dial, owned] : dials_) dials.push_back(dial);
     for (Dial* dial : dials) dial->fail("stopping");
   });
-  // Work that was posted before finds `stopped`. One more round lets it run.
-  post_and_wait([] {});
+  post_and_wait([] {});  // what those calls posted
   reactor_->stop();
   thread_.join();
   ended_ = true;
@@ -490,13 +503,14 @@ std::uint64_t Splicer::splice(Pair pair) {
   const std::uint64_t id = ++shared_->next;
   Lane& lane = *shared_->lanes[id % shared_->lanes.size()];
   const auto held = std::make_shared<Pair>(std::move(pair));
-  lane.reactor().post([&lane, id, held] { lane.add(id, std::move(*held)); });
-  return id;
+  if (lane.post([&lane, id, held] { lane.add(id, std::move(*held)); })) return id;
+  shared_->pairs.fetch_sub(1);
+  return 0;
 }
 
 void Splicer::close(std::uint64_t pair) {
   Lane& lane = *shared_->lanes[pair % shared_->lanes.size()];
-  lane.reactor().post([&lane, pair] { lane.close(pair); });
+  (void)lane.post([&lane, pair] { lane.close(pair); });
 }
 
 std::size_t Splicer::pairs() const { return shared_->pairs.load(); }
@@ -508,11 +522,11 @@ Splicer::Lane& Splicer::next_lane() {
 void Splicer::dial(const std::string& address, std::chrono::milliseconds timeout, OnDialed then) {
   auto parsed = Address::parse(address);
   if (!parsed.ok()) return then(std::move(parsed).error());
-  if (shared_->stopped.load()) return then(Error(Code::kUnavailable, "stopping"));
   Lane& lane = next_lane();
-  lane.reactor().post([&lane, parsed = *parsed, timeout, then = std::move(then)]() mutable {
-    lane.dial(parsed, timeout, std::move(then));
-  });
+  const auto call = std::make_shared<OnDialed>(std::move(then));
+  const bool posted = lane.post(
+      [&lane, parsed = *parsed, timeout, call] { lane.dial(parsed, timeout, std::move(*call)); });
+  if (!posted) (*call)(Error(Code::kUnavailable, "stopping"));
 }
 
 Result<std::unique_ptr<Splicer::Listener>> Splicer::listen(const std::string& address,

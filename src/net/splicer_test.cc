@@ -8,6 +8,7 @@
 
 #include "base/mutex.h"
 #include "base/testing/eventually.h"
+#include "net/certificates.h"
 #include "net/client.h"
 #include "net/server.h"
 #include "net/testing/raw_socket.h"
@@ -219,6 +220,47 @@ TEST(Splicer, StopEndsPairsDialsAndListenersInAnyOrder) {
   bool called = false;
   splicer->dial("127.0.0.1:1", 60s, [&](auto result) { called = !result.ok(); });
   EXPECT_TRUE(called);
+}
+
+TEST(Splicer, ThousandIdleTlsConnectionsAreCheap) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  constexpr std::size_t kPairs = 500;
+  if (files.rlim_cur < 4 * kPairs + 100) GTEST_SKIP() << "too few descriptors";
+  const KeyPair ca = *make_ca("test-ca", 24h);
+  const KeyPair pair =
+      *make_certificate(ca, {.common_name = "s", .hosts = {"127.0.0.1"}, .server = true});
+  Splicer splicer({});
+  std::vector<std::unique_ptr<Tunnel>> targets, clients;
+  Mutex mutex;
+  Server::Options options;
+  options.tls = TlsServer{.certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem};
+  const auto server = *Server::create(options, [&](Request, Responder respond) {
+    respond(upgrade_response("x", [&](std::unique_ptr<Tunnel> tunnel) {
+      auto [near, far] = make_tunnel_pair();
+      {
+        const MutexLock lock(mutex);
+        targets.push_back(std::move(far));
+      }
+      splicer.splice({.first = std::move(tunnel), .second = std::move(near)});
+    }));
+  });
+  const auto opener = make_tunnel_opener({.tls = {.ca_pem = ca.certificate_pem}});
+  const auto used = [] {
+    const struct mallinfo2 now = ::mallinfo2();
+    return now.uordblks + now.hblkhd;
+  };
+  const TunnelRequest request{
+      .url = "https://" + server->address() + "/", .headers = {}, .protocol = "x"};
+  clients.push_back(*opener->connect(patience(), request));
+  const std::size_t before = used();
+  for (std::size_t i = 1; i < kPairs; ++i) clients.push_back(*opener->connect(patience(), request));
+  ASSERT_TRUE(eventually([&] { return splicer.pairs() == kPairs; }));
+  const double kib = static_cast<double>(used() - before) / 1024 / (kPairs - 1);
+  std::printf("one idle pair with TLS, its client and its target in the test: %.1f KiB\n", kib);
+  EXPECT_LT(kib, 80.0);
 }
 
 TEST(Splicer, ThousandIdlePairsAreCheap) {

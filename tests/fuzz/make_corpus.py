@@ -837,6 +837,21 @@ def federated():
     update('nothing', {}, b'')
 
 
+def proxy_headers():
+    def header(name, command, family, addresses, *values, more=b''):
+        body = addresses + b''.join(bytes([kind]) + len(value).to_bytes(2, 'big') + value for kind, value in values)
+        put('proxy_header', name, b'\r\n\r\n\0\r\nQUIT\n' + bytes([command, family]) + len(body).to_bytes(2, 'big') + body + more)
+    v4 = bytes([198, 51, 100, 7, 10, 42, 0, 7]) + (40000).to_bytes(2, 'big') + (7363).to_bytes(2, 'big')
+    v6 = bytes(15) + b'\1' + bytes(15) + b'\2' + b'\1\2\3\4'
+    names = (0xE0, b'line7'), (0xE1, b'default/train'), (0xE2, b'5f1c')
+    header('signed', 0x21, 0x11, v4, *names, (0xE3, (1800000000).to_bytes(8, 'big')), (0xE4, bytes(range(70))), more=b'GET / HTTP/1.1\r\n\r\n')
+    header('unsigned', 0x21, 0x00, b'', *names)
+    header('v6', 0x21, 0x21, v6, (0x01, b'h2'), (0x03, bytes(4)))
+    header('local', 0x20, 0x00, b'')
+    header('unix', 0x21, 0x31, bytes(216), *names)
+    header('twice', 0x21, 0x11, v4, *names, *names)
+
+
 def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
@@ -844,7 +859,7 @@ def main():
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, samples, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
                  model_directories, model_files, onnx_files, checkpoints, training_runs, federated_tasks, graph_defs, enrolment_answers, chunk_lists, registry_requests,
-                 bucket_answers, federated):
+                 bucket_answers, federated, proxy_headers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

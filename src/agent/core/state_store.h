@@ -5,6 +5,7 @@
 //   address      the node's address, once drawn
 //   joint/KEY the tier counters of that model (tier_counters.h)
 //   artifacts/KEY the files that the worker handed over (workers/artifact_store.h)
+//   stream-ports the ports of workers' streams (workers/streams.h)
 //   workers/KEY  the last messages of that worker, and what was forwarded (workers/state.h)
 #pragma once
 

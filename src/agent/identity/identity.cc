@@ -52,6 +52,8 @@ Duration lifetime(const net::CertificateFacts& facts) {
   return std::chrono::duration_cast<Duration>(facts.not_after - facts.not_before);
 }
 
+constexpr std::chrono::seconds kTunnelDeadAfter{60};  // a pulled cable breaks the stream
+
 /// Forwards requests with the current credentials, and notices when the gateway answers 401.
 class Transport final : public net::HttpClient {
  public:
@@ -81,6 +83,35 @@ class Transport final : public net::HttpClient {
   std::shared_ptr<net::HttpClient> client_ GUARDED_BY(mutex_);
 };
 
+/// The same for tunnels.
+class Opener final : public net::TunnelOpener {
+ public:
+  explicit Opener(std::function<void()> unauthenticated)
+      : unauthenticated_(std::move(unauthenticated)) {}
+
+  void use(std::shared_ptr<net::TunnelOpener> opener) EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    opener_.swap(opener);
+  }
+  Result<net::TunnelAnswer> open(const Context& ctx, const net::TunnelRequest& request) override
+      EXCLUDES(mutex_) {
+    std::shared_ptr<net::TunnelOpener> opener;
+    {
+      const MutexLock lock(mutex_);
+      opener = opener_;
+    }
+    if (!opener) return Error(Code::kUnavailable, "this node has not enrolled yet");
+    auto answer = opener->open(ctx, request);
+    if (answer.ok() && answer->status == 401) unauthenticated_();
+    return answer;
+  }
+
+ private:
+  const std::function<void()> unauthenticated_;
+  Mutex mutex_;
+  std::shared_ptr<net::TunnelOpener> opener_ GUARDED_BY(mutex_);
+};
+
 class NodeIdentity final : public Identity {
  public:
   NodeIdentity(Options options, os::FileSystem& fs, const Clock& clock, Rng& rng)
@@ -89,6 +120,7 @@ class NodeIdentity final : public Identity {
         rng_(rng),
         store_(fs, options_.directory),
         transport_([this] { poke(); }),
+        opener_([this] { poke(); }),
         backoff_(options_.backoff_first) {}
 
   Status load() {
@@ -131,6 +163,7 @@ class NodeIdentity final : public Identity {
   }
 
   net::HttpClient& transport() override { return transport_; }
+  net::TunnelOpener& opener() override { return opener_; }
 
   std::optional<net::CertificateFacts> facts() const override {
     const MutexLock lock(mutex_);
@@ -221,6 +254,7 @@ class NodeIdentity final : public Identity {
     tls.verified_name = kGatewayName;
     tls.not_earlier_than = certificate.facts.not_before;
     std::shared_ptr<net::HttpClient> client = connect(tls);
+    std::shared_ptr<net::TunnelOpener> opener = net::make_tunnel_opener({.tls = tls, .dead_after = kTunnelDeadAfter});
     const WallTime wall = clock_.wall();
     const SteadyTime now = clock_.now();
     {
@@ -245,6 +279,7 @@ class NodeIdentity final : public Identity {
       certificate_ = std::move(certificate);
     }
     transport_.use(std::move(client));
+    opener_.use(std::move(opener));
   }
 
   std::unique_ptr<net::HttpClient> connect(const net::TlsClient& tls) const {
@@ -385,6 +420,7 @@ class NodeIdentity final : public Identity {
   Rng& rng_;
   Store store_;  // of the thread that enrols and renews
   Transport transport_;
+  Opener opener_;
   std::string key_;              // constant after load()
   milliseconds retry_after_{0};  // of that thread: the gateway's last Retry-After
   bool no_token_yet_ = false, wait_logged_ = false;  // of that thread

@@ -31,6 +31,7 @@
 #include "net/certificates.h"
 #include "net/http.h"
 #include "net/tls.h"
+#include "net/tunnel.h"
 #include "os/file_system.h"
 
 namespace varda::agent::identity {
@@ -72,6 +73,9 @@ class Identity {
   /// Sends requests as this node. New connections use the newest certificate; open ones, such as
   /// watches, stay. Every request before enrolment fails. Valid as long as this object.
   virtual net::HttpClient& transport() = 0;
+  /// Opens tunnels to the gateway as this node, with the newest certificate. Otherwise like
+  /// transport().
+  virtual net::TunnelOpener& opener() = 0;
   /// The certificate that this node shows to other nodes, and the authority it trusts. Nothing
   /// before enrolment.
   virtual std::optional<PeerCredentials> credentials() const = 0;

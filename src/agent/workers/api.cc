@@ -18,7 +18,8 @@ using net::Response;
 
 constexpr std::string_view kAssignment = "/v1/assignment", kRegister = "/v1/register",
                            kProgress = "/v1/progress", kMetrics = "/v1/metrics",
-                           kResults = "/v1/results/", kArtifacts = "/v1/artifacts/";
+                           kResults = "/v1/results/", kArtifacts = "/v1/artifacts/",
+                           kStreams = "/v1/streams/";
 constexpr std::size_t kAllowancesMax = 2 * Manager::kWorkersMax;
 
 /// Request name for metrics and logs, such as "assignment". Unknown paths are "other".
@@ -26,6 +27,7 @@ std::string_view name_of(const Request& request) {
   for (const std::string_view path : {kAssignment, kRegister, kProgress, kMetrics})
     if (request.path() == path) return path.substr(4);
   if (request.path().starts_with(kArtifacts)) return "artifacts";
+  if (request.path().starts_with(kStreams)) return "streams";
   return request.path().starts_with(kResults) ? "results" : "other";
 }
 
@@ -44,10 +46,10 @@ bool Allowance::take(SteadyTime now) {
 
 const std::vector<Api::Route>& Api::routes() {
   static const std::vector<Route> all{
-      {"GET", "/v1/assignment"},       {"POST", "/v1/register"},
-      {"PUT", "/v1/progress"},         {"PUT", "/v1/metrics"},
-      {"PUT", "/v1/results/{name}"},   {"PUT", "/v1/artifacts/{name}"},
-      {"HEAD", "/v1/artifacts/{name}"}};
+      {"GET", "/v1/assignment"},        {"POST", "/v1/register"},
+      {"PUT", "/v1/progress"},          {"PUT", "/v1/metrics"},
+      {"PUT", "/v1/results/{name}"},    {"PUT", "/v1/artifacts/{name}"},
+      {"HEAD", "/v1/artifacts/{name}"}, {"GET", "/v1/streams/{name}"}};
   return all;
 }
 
@@ -150,6 +152,11 @@ void Api::answer(const Request& request, const Reply& respond) {
     response.headers.add("Allow", "PUT, HEAD");
     return reply(std::move(response));
   }
+  if (path.starts_with(kStreams)) {
+    if (const auto over = over_limit(*caller, /*writes=*/false))
+      return reply(problem(429, "TooManyRequests", over->message()));
+    return open_stream(*caller, request, reply);
+  }
   const bool result = path.starts_with(kResults) && path.size() > kResults.size();
   std::string_view method;
   for (const Route& route : routes())
@@ -212,6 +219,34 @@ void Api::get_assignment(const Manager::Caller& caller, const Request& request,
                       [this, reply](Result<Manager::Assignment> now) {
                         reply(now.ok() ? json_response(200, body_of(*now)) : problem(now.error()));
                       });
+}
+
+void Api::open_stream(const Manager::Caller& caller, const Request& request, const Reply& reply) {
+  if (request.method != "GET") {
+    Response response = problem(405, "MethodNotAllowed", "this path takes GET only");
+    response.headers.add("Allow", "GET");
+    return reply(std::move(response));
+  }
+  if (!request.query().empty())
+    return reply(problem(400, "BadRequest", "this path accepts no parameters"));
+  if (!net::wants_upgrade(request, net::kStreamProtocol)) {
+    Response response =
+        problem(426, "UpgradeRequired",
+                "expected Connection: Upgrade and Upgrade: " + std::string(net::kStreamProtocol));
+    response.headers.add("Upgrade", std::string(net::kStreamProtocol));
+    return reply(std::move(response));
+  }
+  if (options_.streams == nullptr)
+    return reply(problem(503, "ServiceUnavailable", "this agent forwards no streams"));
+  options_.streams->open(caller.name.key(), caller.uid,
+                         std::string(request.path().substr(kStreams.size())),
+                         [reply](Result<Streams::Start> start) {
+                           if (start.ok())
+                             return reply(net::upgrade_response(net::kStreamProtocol, *start));
+                           if (start.error().code() == Code::kNotFound)
+                             return reply(problem(404, "NotFound", start.error().message()));
+                           reply(problem(start.error()));
+                         });
 }
 
 void Api::put(const Manager::Caller& caller, const Request& request, const Reply& reply) {

@@ -51,6 +51,7 @@ class Api {
     Allowance::Rate writes{64, 20};            // registrations and results: each may sync the disk
     Allowance::Rate unauthenticated{100, 20};  // all requests without a valid token together
     ArtifactStore* artifacts = nullptr;    // takes files of workers; null: none; outlives the API
+    Streams* streams = nullptr;            // opens streams; null: none; outlives the API
     const Clock* clock = nullptr;          // null: the system clock
     metrics::Registry* metrics = nullptr;  // varda_agent_worker_requests_total; outlives the API
   };
@@ -79,6 +80,7 @@ class Api {
   void answer(const net::Request& request, const Reply& reply);
   void get_assignment(const Manager::Caller& caller, const net::Request& request,
                       const Reply& reply);
+  void open_stream(const Manager::Caller& caller, const net::Request& request, const Reply& reply);
   void put(const Manager::Caller& caller, const net::Request& request, const Reply& reply);
   class Receiver;
   class Comparison;

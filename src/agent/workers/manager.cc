@@ -125,6 +125,26 @@ void Manager::apply_work_list() {
   }
   for (const Call& call : calls) call();
   if (desired) give_owners();
+  if (desired) give_streams();
+}
+
+void Manager::give_streams() {
+  if (options_.streams == nullptr) return;
+  std::vector<api::EdgeWorker> workers;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, worker] : workers_) {
+      if (worker.name.name.empty()) continue;
+      api::EdgeWorker one;
+      one.key = key;
+      one.uid = worker.spec.uid;
+      one.streams = worker.spec.streams;
+      workers.push_back(std::move(one));
+    }
+  }
+  options_.streams->set_workers(workers);
+  const MutexLock lock(mutex_);
+  note_change();
 }
 
 void Manager::give_owners() {
@@ -462,6 +482,8 @@ void Manager::publish_reports() {
   for (One& one : all) {
     if (options_.artifacts != nullptr)
       one.artifacts = options_.artifacts->report(one.report.key, one.report.uid);
+    if (options_.streams != nullptr)
+      one.report.streams = options_.streams->report(one.report.key, one.report.uid);
     one.report.report = one.state.report(2 * State::kBytesMax, one.artifacts);
     needs.push_back(codec::write_json(one.report.report).size() +
                     256);  // the space that report() reserves
@@ -496,6 +518,8 @@ void Manager::publish_reports() {
       if (std::as_const(report).contains("models")) report.set("sequence", *one.state.sequence());
       if (!one.problem.empty()) report.set("problem", one.problem);
       text += "\n" + one.report.key + " " + one.report.uid + " " + codec::write_json(report);
+      for (const api::EdgeStreamReport& stream : one.report.streams)
+        text += " " + stream.name + " " + stream.address + " " + stream.message;
       reports.push_back(std::move(one.report));
     }
     const auto cost =

@@ -23,6 +23,7 @@
 #include "agent/core/component.h"
 #include "agent/workers/artifact_store.h"
 #include "agent/workers/state.h"
+#include "agent/workers/streams.h"
 #include "agent/workers/tokens.h"
 #include "base/mutex.h"
 
@@ -46,6 +47,7 @@ class Manager final : public core::NodeComponent {
     std::chrono::milliseconds retry{5000};           // retry of failed disk writes
     const Clock* clock = nullptr;                    // null: the system clock
     ArtifactStore* artifacts = nullptr;  // null: workers upload nothing; outlives the manager
+    Streams* streams = nullptr;          // null: workers open no streams; outlives the manager
   };
   /// All references outlive the manager. `rng` must be cryptographically secure.
   Manager(Options options, os::FileSystem& fs, core::StateStore& state_store, Rng& rng);
@@ -130,6 +132,7 @@ class Manager final : public core::NodeComponent {
       REQUIRES(mutex_);
   void make_tokens();
   void give_owners();
+  void give_streams();
   void write();
   void save();
   void publish_reports();

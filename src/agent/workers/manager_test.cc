@@ -758,6 +758,7 @@ TEST_F(Document, ServerAcceptsExamplesAndAnswersAsDescribed) {
   for (const auto& [path, item] : document["paths"].as_object()) {
     for (const auto& [method, operation] : item.as_object()) {
       if (method == "parameters" || path == "/v1/artifacts/{name}") continue;  // api_artifacts_test
+      if (path == "/v1/streams/{name}") continue;                              // streams_test
       const Json& content = operation.at("requestBody/content")["application/json"];
       std::vector<Json> bodies;
       for (const auto& [name, example] : content["examples"].as_object())
