@@ -256,10 +256,12 @@ Result<Contract> read_contract(const worker::Environment& environment) {
   out.job.clients_expected = std::clamp<std::int64_t>(count.value_or(0), 0, 100'000);
   out.job.threads = std::max(1u, std::thread::hardware_concurrency());
   out.job.client_of = client_of_stream(out.uid);
-  out.job.configure_server = [authority = out.authority_pem](net::Server::Options& server) {
+  const bool trusts_loopback = out.authority_pem.empty() || federated["trustLoopback"].as_bool();
+  out.job.configure_server = [authority = out.authority_pem,
+                              trusts_loopback](net::Server::Options& server) {
     server.proxy.emplace();
     server.proxy->trust.authority_pem = authority;
-    server.proxy->trust.trust_unsigned_loopback = authority.empty();
+    server.proxy->trust.trust_unsigned_loopback = trusts_loopback;
   };
   return out;
 }

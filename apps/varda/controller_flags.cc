@@ -1,6 +1,7 @@
 #include "controller_flags.h"
 
 #include "model_key_file.h"
+#include "os/file_system.h"
 #include "servers_flag.h"
 
 namespace varda::app {
@@ -44,6 +45,12 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
                   "signed are fetched; read again when it changes; default: signatures are not "
                   "checked")
       ->group(kServerGroup);
+  command
+      .add_option(
+          "--edge-authority", flags.edge_authority,
+          "file with the certificate of the gateway's authority, which signs the identities "
+          "of streams to federated jobs")
+      ->group(kServerGroup);
 }
 
 Result<hosting::Options> model_options(const ControllerFlags& flags,
@@ -63,6 +70,10 @@ Result<hosting::Options> model_options(const ControllerFlags& flags,
   if (!flags.aggregate_image.empty()) options.aggregate_image = flags.aggregate_image;
   if (!flags.fetch_image.empty()) options.fetch_image = flags.fetch_image;
   if (!flags.edge_network.empty()) options.edge_network = flags.edge_network;
+  if (!flags.edge_authority.empty()) {
+    TRY(options.edge_authority,
+        os::read_file(os::real_file_system(), flags.edge_authority).context("--edge-authority"));
+  }
   if (!flags.model_keys.empty()) {
     TRY(options.model_keys, ModelKeyFile::open(flags.model_keys).context("--model-keys"));
   }

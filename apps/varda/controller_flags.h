@@ -13,11 +13,11 @@ namespace varda::app {
 
 struct ControllerFlags {
   std::string servers, serve_image, train_image, aggregate_image, fetch_image, edge_network,
-      model_keys;
+      model_keys, edge_authority;
 };
 
 /// Adds --serve-image, --train-image, --aggregate-image, --fetch-image, --edge-network and
-/// --model-keys. Each command adds --servers itself, since the defaults differ.
+/// --model-keys, --edge-authority. Each command adds --servers itself, since the defaults differ.
 void add_controller_flags(CLI::App& command, ControllerFlags& flags);
 
 /// `servers`: the file of --servers or its default; empty: the built-in table. kInvalid names the

@@ -1,6 +1,6 @@
-"""FederatedLearningJobs from `kubectl apply` to a new version of a Model: users' programs on several
-nodes, a group that grows, killed workers, two jobs at once, and wrong inputs."""
-import json, os, pathlib, random, shutil, signal, sys, tempfile, unittest, urllib.request
+"""FederatedLearningJobs from `kubectl apply` to a new version of a Model: our programs and users'
+programs on several nodes, a group that grows, killed workers, two jobs at once, wrong inputs."""
+import json, os, pathlib, random, shutil, signal, struct, sys, tempfile, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -30,11 +30,30 @@ class Jobs(unittest.TestCase):
             rows = [(x, 2 * x + 1 + random.gauss(0, 0.01)) for x in (random.uniform(number - 1.5, number - 0.5) for _ in range(50))]
             (cls.work / node / 'points.csv').write_text('x,y\n' + ''.join('%.4f,%.4f\n' % row for row in rows))
             roots += ['--dataset-root', '%s=%s' % (node, cls.work / node)]
+        cls.deal_digits()
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud'] + [n + '=edge' for n in EDGES])
         cls.addClassCleanup(cls.varda.close)
         cls.varda.up(*roots, '--registry', '127.0.0.1:0', *(a for f in PROGRAMS for a in ('--image', '%s:1=python3 %s' % (f.stem, program / f.name))))
         cls.apply(*({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': 'points-' + node, 'labels': {'task': 'line'}},
                      'spec': {'url': str(cls.work / node / 'points.csv'), 'format': 'csv', 'nodeName': node}} for node in EDGES))
+
+        cls.varda.varda('push', m.DIGITS / 'models/3', '--name', 'digits', '--version', '3')
+        cls.apply(*({'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': 'digits-' + node},
+                     'spec': {'dataUrl': str(cls.work / node / 'digits/train-images.idx3-ubyte'), 'format': 'idx', 'nodeName': node}} for node in EDGES))
+
+    @classmethod
+    def deal_digits(cls):
+        """Each node gets the digits of three or four classes, and a few of each class."""
+        images = (m.DIGITS / 'train-images.idx3-ubyte').read_bytes()
+        labels = (m.DIGITS / 'train-labels.idx1-ubyte').read_bytes()[8:]
+        count, height, width = struct.unpack('>III', images[4:16])
+        size = height * width
+        for number, node in enumerate(EDGES):
+            mine = [i for i in range(count) if labels[i] % len(EDGES) == number or i % 10 == number]
+            (cls.work / node / 'digits').mkdir()
+            (cls.work / node / 'digits/train-images.idx3-ubyte').write_bytes(
+                images[:4] + struct.pack('>III', len(mine), height, width) + b''.join(images[16 + i * size:16 + (i + 1) * size] for i in mine))
+            (cls.work / node / 'digits/train-labels.idx1-ubyte').write_bytes(struct.pack('>II', 0x801, len(mine)) + bytes(labels[i] for i in mine))
 
     @classmethod
     def apply(cls, *objects):
@@ -97,6 +116,27 @@ class Jobs(unittest.TestCase):
         self.varda.kubectl('delete', KIND, 'line')
         m.wait_until('the files of the job are gone', lambda: not self.files('line'))
         m.wait_until('the pods are gone', lambda: not self.pods('line'))
+
+    def test_no_worker_spec_at_all_trains_the_digits_and_a_server_follows(self):
+        self.apply({'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'InferenceModel', 'metadata': {'name': 'digits'}, 'spec': {
+            'modelName': 'digits', 'deployToLayer': 'edge', 'nodeName': 'edge0', 'frameworkType': 'onnx', 'modelRef': {'name': 'digits'}}})
+        self.addCleanup(lambda: self.varda.kubectl('delete', 'inferencemodel', 'digits'))
+        m.wait_until('version 3 serves', lambda: self.varda.get('inferencemodel', 'digits').get('status', {}).get('servingVersion') == '3')
+        self.start('digits', {'model': {'name': 'digits'}}, [{'dataset': {'name': 'digits-' + node}} for node in EDGES],
+                   federated={'rounds': 10, 'minimumClients': 3, 'seed': 1, 'trainer': {'batchSize': 32, 'optimizer': {'name': 'sgd', 'learningRate': 0.2}}})
+        status = self.complete('digits')
+        self.assertEqual((status['round'], status['summary']['participants']), (10, '3/3'), status)
+        self.assertEqual([p['state'] for p in status['participants']], ['Ended'] * 3, status['participants'])
+        self.assertEqual(len(status['history']), 10)
+        self.assertGreater(status['bytesUp'], 0)
+        self.assertIn('round', urllib.request.urlopen(status['metricsUrl'], timeout=m.seconds(60)).read().decode())
+        model = self.varda.get('models.edgeai.io', 'digits')
+        self.assertEqual(model['spec']['version'], status['produced']['version'])
+        self.assertEqual(len(model['spec']['metadata']['updatesSha256']), 64)
+        m.wait_until('the result serves', lambda: self.varda.get('inferencemodel', 'digits')['status'].get('servingVersion') == status['produced']['version'])
+        out = self.varda.varda('predict', 'digits', '--images', m.DIGITS / 'test-images.idx3-ubyte', '--labels', m.DIGITS / 'test-labels.idx1-ubyte')
+        accuracy = float(out.stdout.split('accuracy ')[1].split()[0])
+        self.assertGreater(accuracy, 0.92, 'version 3 has 0.90; ' + out.stdout[-200:])
 
     def test_node_that_joins_the_group_joins_the_job(self):
         for node in EDGES[:2]:

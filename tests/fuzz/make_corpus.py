@@ -835,6 +835,8 @@ def federated():
     update('nan', {'a': tensor('F32', [3], 0, 12)}, struct.pack('<3f', 1, float('nan'), 2))
     update('falling', {'c#index': tensor('U32', [3], 0, 12), 'c#value': tensor('F16', [3], 12, 18)}, struct.pack('<3I3H', 9, 7, 300, 1, 2, 3))
     update('nothing', {}, b'')
+
+
 def proxy_headers():
     def header(name, command, family, addresses, *values, more=b''):
         body = addresses + b''.join(bytes([kind]) + len(value).to_bytes(2, 'big') + value for kind, value in values)

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/metric_collector.h"
 #include "controllers/testing/control_plane.h"
 
 namespace varda::controllers::federatedlearning {
@@ -274,6 +275,25 @@ TEST_F(FederatedInACluster, TwoJobsShareNothing) {
   EXPECT_TRUE(eventually([&] { return workers_of("edge0").size() == 1; }));
   EXPECT_EQ(trainer_on("edge0"), first);
   EXPECT_TRUE(exists(kPods + "/" + first));
+}
+
+TEST_F(FederatedInACluster, MetricsFollowTheStatusUntilDeletion) {
+  run_all();
+  report(
+      "{progress: {phase: Training, step: 2, steps: 9, data: {joined: 2, bytesUp: 5, metrics: "
+      "{accuracy: 0.5}}}}");
+  const auto text = [&] { return metrics::text_of(controllers_->metrics()); };
+  const auto has = [&](const std::string& line) {
+    return text().find(line + "\n") != std::string::npos;
+  };
+  const std::string job = "{namespace=\"default\",name=\"digits\"";
+  EXPECT_TRUE(eventually([&] { return has("varda_federated_job_round" + job + "} 2"); })) << text();
+  EXPECT_TRUE(has("varda_federated_job_rounds" + job + "} 9")) << text();
+  EXPECT_TRUE(has("varda_federated_job_bytes_total" + job + ",direction=\"up\"} 5")) << text();
+  EXPECT_TRUE(has("varda_federated_job_metric" + job + ",metric=\"accuracy\"} 0.5")) << text();
+  EXPECT_TRUE(has("varda_federated_job_participants" + job + ",state=\"Running\"} 2")) << text();
+  ASSERT_EQ(api_.remove(kJob).status, 200);
+  EXPECT_TRUE(eventually([&] { return text().find("federated") == std::string::npos; }));
 }
 
 TEST_F(FederatedInACluster, IdleJobCausesNoWrites) {

@@ -71,6 +71,15 @@ Json federated_variable(const FederatedLearningJob& job) {
                        {"modelName", model_name(job)}});
 }
 
+/// The same for the aggregation worker, which checks the identities of streams.
+Json aggregator_variable(const FederatedLearningJob& job, const hosting::Options& options) {
+  Json out = federated_variable(job);
+  if (!options.edge_authority.empty()) out.set("authority", options.edge_authority);
+  // Agents of one machine connect themselves, and sign nothing.
+  if (!options.node_port_host.empty()) out.set("trustLoopback", true);
+  return out;
+}
+
 /// The parts of a worker that its node needs.
 void add_model(const FederatedLearningJob& job, Worker& worker) {
   if (const auto base = pinned(job)) worker.model = resolved(job, *base);
@@ -279,10 +288,10 @@ class Planner {
     return std::move(made.problem);
   }
 
-  void add_common(Worker& worker, const Json& settings) const {
+  void add_common(Worker& worker, const Json& federated, const Json& settings) const {
     worker.variables.emplace_back("JOB_NAME", job_.metadata.name);
     if (!worker.model) worker.variables.emplace_back("MODEL_NAME", model_name(job_));
-    worker.variables.emplace_back("FEDERATED", codec::write_json(federated_variable(job_)));
+    worker.variables.emplace_back("FEDERATED", codec::write_json(federated));
     worker.first_values.emplace_back("PARTICIPANTS_COUNT",
                                      std::to_string(participants_.list.size()));
     worker.first_values.emplace_back("PARAMETERS", codec::write_json(settings));
@@ -305,7 +314,7 @@ class Planner {
     out_.problem = model_problem(worker, *agent);
     if (out_.problem) return;
     worker.variables.emplace_back("AGG_BIND_PORT", std::to_string(workers::bind_port(worker)));
-    add_common(worker, aggregator_settings(job_));
+    add_common(worker, aggregator_variable(job_, options_), aggregator_settings(job_));
     worker.pod_spec = with_restarts(
         is_ours(spec) ? our_pod(runs::program_container("aggregator", options_.aggregate_image,
                                                         {"--worker"}, *agent),
@@ -358,7 +367,7 @@ class Planner {
     if (one.data) add_dataset(*one.data, "TRAIN", trainer_);
     if (one.evaluation) add_dataset(*one.evaluation, "EVAL", trainer_);
     if (auto problem = add_address(*agent)) return problem;
-    add_common(trainer_, settings_of(job_));
+    add_common(trainer_, federated_variable(job_), settings_of(job_));
     trainer_.pod_spec = with_restarts(
         is_ours(*one.entry) ? our_pod(runs::program_container("trainer", options_.train_image,
                                                               {"--worker", "--federated"}, *agent),

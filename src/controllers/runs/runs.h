@@ -1,5 +1,5 @@
-// What runs share: kinds of jobs whose result is a version of a Model. All functions are pure,
-// except those of writes.h.
+// Parts that all runs share: kinds of jobs whose result is a version of a Model. All functions are
+// pure, except those of writes.h.
 //
 //   inputs.h      the initial model, and a Dataset on a node
 //   program.h     our programs as workers

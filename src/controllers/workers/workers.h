@@ -223,8 +223,7 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker,
 std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
                                          const hosting::NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods);
-/// The port of a worker's stream with `listen` on the node, "HOST:PORT". "": the agent has not
-/// opened it.
+/// The port of a worker's stream with `listen` on the node, "HOST:PORT"; "" until it is reported.
 std::string stream_listener(const Job& job, const Worker& worker, const api::EdgeNode& node,
                             std::int64_t number, std::string_view stream);
 /// True if the node offers the wanted version of the worker's model, and no former one. Requires a
