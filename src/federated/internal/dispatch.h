@@ -30,31 +30,35 @@ void limit_vectors(Vectors widest);
 
 #if VARDA_FEDERATED_X86
 // Defines NAME with the body NAME_body. Fused multiplications are left out: their results differ.
-#define VARDA_KERNEL(RESULT, NAME, PARAMETERS, ARGUMENTS)            \
-  VARDA_KERNEL_VARIANTS(RESULT, NAME, PARAMETERS, ARGUMENTS, "avx2", \
+#define VARDA_KERNEL(RESULT, NAME, PARAMETERS, ARGUMENTS)                                       \
+  VARDA_KERNEL_VARIANTS(RESULT, NAME, PARAMETERS, NAME##_body ARGUMENTS, NAME##_body ARGUMENTS, \
+                        NAME##_body ARGUMENTS, ARGUMENTS, "avx2",                               \
                         "avx512f,avx512bw,avx512dq,avx512vl" VARDA_KERNEL_WIDE)
-#define VARDA_KERNEL_VARIANTS(RESULT, NAME, PARAMETERS, ARGUMENTS, AVX2, AVX512) \
-  __attribute__((target(AVX2))) static RESULT NAME##_avx2 PARAMETERS {           \
-    return NAME##_body ARGUMENTS;                                                \
-  }                                                                              \
-  __attribute__((target(AVX512))) static RESULT NAME##_avx512 PARAMETERS {       \
-    return NAME##_body ARGUMENTS;                                                \
-  }                                                                              \
-  static RESULT NAME##_base PARAMETERS { return NAME##_body ARGUMENTS; }         \
-  RESULT NAME PARAMETERS {                                                       \
-    switch (vectors()) {                                                         \
-      case Vectors::kAvx512:                                                     \
-        return NAME##_avx512 ARGUMENTS;                                          \
-      case Vectors::kAvx2:                                                       \
-        return NAME##_avx2 ARGUMENTS;                                            \
-      case Vectors::kBase:                                                       \
-        break;                                                                   \
-    }                                                                            \
-    return NAME##_base ARGUMENTS;                                                \
+// The same for a body that is a template of the bytes of a vector.
+#define VARDA_KERNEL_BY_WIDTH(RESULT, NAME, PARAMETERS, ARGUMENTS, FUSED)                \
+  VARDA_KERNEL_VARIANTS(RESULT, NAME, PARAMETERS, NAME##_body<16> ARGUMENTS,             \
+                        NAME##_body<32> ARGUMENTS, NAME##_body<64> ARGUMENTS, ARGUMENTS, \
+                        "avx2" FUSED,                                                    \
+                        "avx512f,avx512bw,avx512dq,avx512vl" FUSED VARDA_KERNEL_WIDE)
+#define VARDA_KERNEL_VARIANTS(RESULT, NAME, PARAMETERS, BASE, AVX2, AVX512, ARGUMENTS, AVX2_SET, \
+                              AVX512_SET)                                                        \
+  __attribute__((target(AVX2_SET))) static RESULT NAME##_avx2 PARAMETERS { return AVX2; }        \
+  __attribute__((target(AVX512_SET))) static RESULT NAME##_avx512 PARAMETERS { return AVX512; }  \
+  static RESULT NAME##_base PARAMETERS { return BASE; }                                          \
+  RESULT NAME PARAMETERS {                                                                       \
+    switch (vectors()) {                                                                         \
+      case Vectors::kAvx512:                                                                     \
+        return NAME##_avx512 ARGUMENTS;                                                          \
+      case Vectors::kAvx2:                                                                       \
+        return NAME##_avx2 ARGUMENTS;                                                            \
+      case Vectors::kBase:                                                                       \
+        break;                                                                                   \
+    }                                                                                            \
+    return NAME##_base ARGUMENTS;                                                                \
   }
 #else
 #define VARDA_KERNEL(RESULT, NAME, PARAMETERS, ARGUMENTS) \
   RESULT NAME PARAMETERS { return NAME##_body ARGUMENTS; }
-#define VARDA_KERNEL_VARIANTS(RESULT, NAME, PARAMETERS, ARGUMENTS, AVX2, AVX512) \
-  VARDA_KERNEL(RESULT, NAME, PARAMETERS, ARGUMENTS)
+#define VARDA_KERNEL_BY_WIDTH(RESULT, NAME, PARAMETERS, ARGUMENTS, FUSED) \
+  RESULT NAME PARAMETERS { return NAME##_body<16> ARGUMENTS; }
 #endif

@@ -1,52 +1,62 @@
 // Compiled by itself, with fused multiplications (CMakeLists.txt). The product of two floats is
 // exact in a double, so fusing changes no bit.
+#include <cstring>
+
 #include "federated/internal/dispatch.h"
 #include "federated/internal/kernels.h"
 
 namespace varda::federated::kernels {
 namespace {
 
-constexpr std::size_t kGramLanes = 8;
+constexpr std::size_t kGramLanes = 8;  // sums of each element, for any width of vectors
 
-/// One 4 x 4 tile of the matrix. Each of 16 sums has 8 lanes, so that the sums stay in registers of
-/// AVX-512.
+/// kGramTile rows times kRight rows. The sums of one vector of lanes stay in registers.
+template <int kBytes, std::size_t kRight>
 VARDA_KERNEL_BODY void gram_tile(const double* a, const double* b, std::size_t width, double* sums,
                                  std::size_t n) {
-  typedef double Lanes __attribute__((vector_size(kGramLanes * sizeof(double)), aligned(8)));
-  Lanes tile[kGramTile][kGramTile] = {};
-  for (std::size_t k = 0; k < width; k += kGramLanes) {
-    Lanes right[kGramTile];
+  typedef double Lanes __attribute__((vector_size(kBytes)));
+  constexpr std::size_t kVector = kBytes / sizeof(double);
+  double lanes[kGramTile][kRight][kGramLanes];
+  for (std::size_t group = 0; group < kGramLanes; group += kVector) {
+    Lanes tile[kGramTile][kRight] = {};
+    for (std::size_t k = group; k < width; k += kGramLanes) {
+      Lanes right[kRight], left;
 #pragma GCC unroll 4
-    for (std::size_t j = 0; j < kGramTile; ++j)
-      right[j] = *reinterpret_cast<const Lanes*>(b + j * width + k);
+      for (std::size_t j = 0; j < kRight; ++j)
+        std::memcpy(&right[j], b + j * width + k, sizeof left);
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < kGramTile; ++i) {
-      const Lanes left = *reinterpret_cast<const Lanes*>(a + i * width + k);
+      for (std::size_t i = 0; i < kGramTile; ++i) {
+        std::memcpy(&left, a + i * width + k, sizeof left);
 #pragma GCC unroll 4
-      for (std::size_t j = 0; j < kGramTile; ++j) tile[i][j] += left * right[j];
+        for (std::size_t j = 0; j < kRight; ++j) tile[i][j] += left * right[j];
+      }
     }
+    for (std::size_t i = 0; i < kGramTile; ++i)
+      for (std::size_t j = 0; j < kRight; ++j)
+        std::memcpy(&lanes[i][j][group], &tile[i][j], sizeof(Lanes));
   }
   for (std::size_t i = 0; i < kGramTile; ++i) {
-    for (std::size_t j = 0; j < kGramTile; ++j) {
-      const Lanes& lanes = tile[i][j];
-      sums[i * n + j] += ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-                         ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+    for (std::size_t j = 0; j < kRight; ++j) {
+      const double* const l = lanes[i][j];
+      sums[i * n + j] += ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
     }
   }
 }
 
+template <int kBytes>
 VARDA_KERNEL_BODY void gram_body(const double* panel, std::size_t n, std::size_t width,
                                  double* sums) {
+  // AVX-512 has 32 registers, its predecessors have 16.
+  constexpr std::size_t kRight = kBytes == 64 ? 4 : 2;
   for (std::size_t i = 0; i < n; i += kGramTile)
-    for (std::size_t j = i; j < n; j += kGramTile)
-      gram_tile(panel + i * width, panel + j * width, width, sums + i * n + j, n);
+    for (std::size_t j = i; j < n; j += kRight)
+      gram_tile<kBytes, kRight>(panel + i * width, panel + j * width, width, sums + i * n + j, n);
 }
 
 }  // namespace
 
-VARDA_KERNEL_VARIANTS(void, gram,
+VARDA_KERNEL_BY_WIDTH(void, gram,
                       (const double* panel, std::size_t n, std::size_t width, double* sums),
-                      (panel, n, width, sums), "avx2,fma",
-                      "avx512f,avx512bw,avx512dq,avx512vl,fma" VARDA_KERNEL_WIDE)
+                      (panel, n, width, sums), ",fma")
 
 }  // namespace varda::federated::kernels

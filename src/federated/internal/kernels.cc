@@ -50,17 +50,24 @@ VARDA_KERNEL_BODY void store(std::byte* at, std::size_t index, T value) {
   std::memcpy(at + index * sizeof(T), &value, sizeof(T));
 }
 
-/// Without branches: the bits of exponent and fraction move to their places in a float, and a
-/// multiplication by 2^112 corrects the exponent, also of subnormal numbers.
+/// All bits if the condition holds. With masks instead of conditions g++ vectorizes the loops.
+VARDA_KERNEL_BODY std::uint32_t mask_if(bool condition) { return condition ? 0xffffffffu : 0u; }
+VARDA_KERNEL_BODY std::uint32_t chosen(std::uint32_t mask, std::uint32_t a, std::uint32_t b) {
+  return (a & mask) | (b & ~mask);
+}
+
+/// The bits of exponent and fraction move to their places in a float, and a multiplication by 2^112
+/// corrects the exponent, also of subnormal numbers.
 VARDA_KERNEL_BODY float float_of_half(std::uint16_t half) {
   const std::uint32_t magnitude = half & 0x7fffu;
   const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   const std::uint32_t special = 0x7f800000u | magnitude << 13;  // infinity, not a number
-  const std::uint32_t bits = magnitude >= 0x7c00u ? special : std::bit_cast<std::uint32_t>(scaled);
+  const std::uint32_t bits =
+      chosen(mask_if(magnitude >= 0x7c00u), special, std::bit_cast<std::uint32_t>(scaled));
   return std::bit_cast<float>(bits | (half & 0x8000u) << 16);
 }
 
-/// tensor::half_of() without branches.
+/// As tensor::half_of().
 VARDA_KERNEL_BODY std::uint16_t half_of_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
@@ -68,9 +75,9 @@ VARDA_KERNEL_BODY std::uint16_t half_of_float(float value) {
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) -
       std::bit_cast<std::uint32_t>(0.5f);
   const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-  std::uint32_t out = magnitude < 0x38800000u ? subnormal : normal;
-  out = magnitude >= 0x477ff000u ? 0x7c00u : out;
-  out = magnitude > 0x7f800000u ? 0x7e00u : out;
+  std::uint32_t out = chosen(mask_if(magnitude < 0x38800000u), subnormal, normal);
+  out = chosen(mask_if(magnitude >= 0x477ff000u), 0x7c00u, out);
+  out = chosen(mask_if(magnitude > 0x7f800000u), 0x7e00u, out);
   return static_cast<std::uint16_t>(out | (bits >> 16 & 0x8000u));
 }
 
@@ -243,59 +250,103 @@ VARDA_KERNEL_BODY void adaptive_step_body(float* __restrict first, float* __rest
   }
 }
 
+// Vectors of the language instead of loops: g++ leaves these loops as they are, or with AVX-512
+// makes wrong code of them.
+template <int kBytes>
+struct Vector {
+  static constexpr std::size_t kFloats = kBytes / sizeof(float);
+  static constexpr std::size_t kDoubles = kBytes / sizeof(double);
+  typedef float Floats __attribute__((vector_size(kBytes)));
+  typedef float HalfFloats __attribute__((vector_size(kBytes / 2)));
+  typedef double Doubles __attribute__((vector_size(kBytes)));
+  typedef std::int64_t Places __attribute__((vector_size(kBytes)));
+};
+
+template <int kBytes>
 VARDA_KERNEL_BODY void sort_columns_body(float* rows, std::span<const Comparator> network) {
+  using V = Vector<kBytes>;
   for (const Comparator pair : network) {
-    float* __restrict low = rows + pair.low * kColumns;
-    float* __restrict high = rows + pair.high * kColumns;
-    for (std::size_t column = 0; column < kColumns; ++column) {
-      const float a = low[column], b = high[column];
-      low[column] = b < a ? b : a;
-      high[column] = b < a ? a : b;
+    float* const low = rows + pair.low * kColumns;
+    float* const high = rows + pair.high * kColumns;
+    for (std::size_t i = 0; i < kColumns; i += V::kFloats) {
+      typename V::Floats a, b;
+      std::memcpy(&a, low + i, sizeof a);
+      std::memcpy(&b, high + i, sizeof b);
+      const typename V::Floats less = b < a ? b : a, more = b < a ? a : b;
+      std::memcpy(low + i, &less, sizeof less);
+      std::memcpy(high + i, &more, sizeof more);
     }
   }
 }
 
+template <int kBytes>
+VARDA_KERNEL_BODY void load_doubles(const float* at, typename Vector<kBytes>::Doubles& out) {
+  typename Vector<kBytes>::HalfFloats floats;
+  std::memcpy(&floats, at, sizeof floats);
+  out = __builtin_convertvector(floats, typename Vector<kBytes>::Doubles);
+}
+
+/// As column_means(), for the columns of one vector.
+template <int kBytes>
+VARDA_KERNEL_BODY void vector_mean(const float* rows, std::size_t from, std::size_t to,
+                                   typename Vector<kBytes>::Doubles& out) {
+  typename Vector<kBytes>::Doubles sum = {}, value;
+  for (std::size_t row = from; row < to; ++row) {
+    load_doubles<kBytes>(rows + row * kColumns, value);
+    sum += value;
+  }
+  out = sum / static_cast<double>(to - from);
+}
+
+template <int kBytes>
 VARDA_KERNEL_BODY void column_means_body(const float* rows, std::size_t from, std::size_t to,
                                          double* out) {
-  double sums[kColumns] = {};
-  for (std::size_t row = from; row < to; ++row)
-    for (std::size_t column = 0; column < kColumns; ++column)
-      sums[column] += rows[row * kColumns + column];
-  const auto count = static_cast<double>(to - from);
-  for (std::size_t column = 0; column < kColumns; ++column) out[column] = sums[column] / count;
+  for (std::size_t i = 0; i < kColumns; i += Vector<kBytes>::kDoubles) {
+    typename Vector<kBytes>::Doubles mean;
+    vector_mean<kBytes>(rows + i, from, to, mean);
+    std::memcpy(out + i, &mean, sizeof mean);
+  }
 }
 
-VARDA_KERNEL_BODY void column_means_near_median_body(const float* rows, std::size_t n,
-                                                     std::size_t count, double* out) {
-  double medians[kColumns];
-  column_means_body(rows, (n - 1) / 2, n / 2 + 1, medians);
+template <int kBytes>
+VARDA_KERNEL_BODY void vector_mean_near_median(const float* rows, std::size_t n, std::size_t count,
+                                               typename Vector<kBytes>::Doubles& out) {
+  using Doubles = typename Vector<kBytes>::Doubles;
+  using Places = typename Vector<kBytes>::Places;
+  Doubles median, low, high;
+  vector_mean<kBytes>(rows, (n - 1) / 2, n / 2 + 1, median);
   // Sorted values closest to the median are neighbours. The best window has the smallest greatest
   // distance; of equal windows the first.
-  double best[kColumns];
-  double start[kColumns] = {};
-  for (std::size_t column = 0; column < kColumns; ++column) best[column] = HUGE_VAL;
+  Doubles best = Doubles{} + HUGE_VAL;
+  Places start = {};
   for (std::size_t row = 0; row + count <= n; ++row) {
-    const float* const low = rows + row * kColumns;
-    const float* const high = rows + (row + count - 1) * kColumns;
-    for (std::size_t column = 0; column < kColumns; ++column) {
-      const double below = medians[column] - low[column];
-      const double above = high[column] - medians[column];
-      const double distance = below > above ? below : above;
-      const bool better = distance < best[column];
-      start[column] = better ? static_cast<double>(row) : start[column];
-      best[column] = better ? distance : best[column];
-    }
+    load_doubles<kBytes>(rows + row * kColumns, low);
+    load_doubles<kBytes>(rows + (row + count - 1) * kColumns, high);
+    const Doubles below = median - low, above = high - median;
+    const Doubles distance = below > above ? below : above;
+    const Places better = distance < best;
+    start = better ? Places{} + static_cast<std::int64_t>(row) : start;
+    best = better ? distance : best;
   }
-  double sums[kColumns] = {};
+  Doubles sum = {}, value;
+  const Doubles zero = {};
   for (std::size_t row = 0; row < n; ++row) {
-    for (std::size_t column = 0; column < kColumns; ++column) {
-      const double place = static_cast<double>(row) - start[column];
-      const bool inside = place >= 0 && place < static_cast<double>(count);
-      sums[column] += inside ? static_cast<double>(rows[row * kColumns + column]) : 0.0;
-    }
+    load_doubles<kBytes>(rows + row * kColumns, value);
+    const Places place = static_cast<std::int64_t>(row) - start;
+    const Places inside = (place >= 0) & (place < static_cast<std::int64_t>(count));
+    sum += inside ? value : zero;
   }
-  for (std::size_t column = 0; column < kColumns; ++column)
-    out[column] = sums[column] / static_cast<double>(count);
+  out = sum / static_cast<double>(count);
+}
+
+template <int kBytes>
+VARDA_KERNEL_BODY void column_means_near_median_body(const float* rows, std::size_t n,
+                                                     std::size_t count, double* out) {
+  for (std::size_t i = 0; i < kColumns; i += Vector<kBytes>::kDoubles) {
+    typename Vector<kBytes>::Doubles mean;
+    vector_mean_near_median<kBytes>(rows + i, n, count, mean);
+    std::memcpy(out + i, &mean, sizeof mean);
+  }
 }
 
 }  // namespace
@@ -338,12 +389,13 @@ VARDA_KERNEL(void, momentum_step,
 VARDA_KERNEL(void, adaptive_step,
              (float* first, float* second, double* step, const Adaptive& constants, std::size_t n),
              (first, second, step, constants, n))
-VARDA_KERNEL(void, sort_columns, (float* rows, std::span<const Comparator> network),
-             (rows, network))
-VARDA_KERNEL(void, column_means, (const float* rows, std::size_t from, std::size_t to, double* out),
-             (rows, from, to, out))
-VARDA_KERNEL(void, column_means_near_median,
-             (const float* rows, std::size_t n, std::size_t count, double* out),
-             (rows, n, count, out))
+VARDA_KERNEL_BY_WIDTH(void, sort_columns, (float* rows, std::span<const Comparator> network),
+                      (rows, network), "")
+VARDA_KERNEL_BY_WIDTH(void, column_means,
+                      (const float* rows, std::size_t from, std::size_t to, double* out),
+                      (rows, from, to, out), "")
+VARDA_KERNEL_BY_WIDTH(void, column_means_near_median,
+                      (const float* rows, std::size_t n, std::size_t count, double* out),
+                      (rows, n, count, out), "")
 
 }  // namespace varda::federated::kernels
