@@ -134,8 +134,11 @@ std::optional<Response> Streams::obstacle(const Target& target) const {
     return stream_refusal(503, "ServiceUnavailable",
                           "this gateway cannot sign identities of workers");
   const net::Ip ip = net::parse_ip(target.address.substr(0, target.address.rfind(':')));
-  const std::string refusal =
-      options_.targets && ip.bits > 0 ? options_.targets->refusal(ip) : std::string();
+  // Other forms that the system reads, such as localhost, would pass by the list of targets.
+  if (ip.bits == 0)
+    return stream_refusal(503, "ServiceUnavailable",
+                          "the address of the stream's target is not a numeric HOST:PORT");
+  const std::string refusal = options_.targets ? options_.targets->refusal(ip) : std::string();
   if (refusal.empty()) return std::nullopt;
   return stream_refusal(403, "Forbidden",
                         refusal +

@@ -67,7 +67,7 @@ class Streams {
   /// Target::grant() of all streams of the work list.
   static std::set<std::string> grants_of(const codec::Json& edge_node);
 
-  /// The present EdgeNode. Nothing: there is none, or it is revoked.
+  /// The present EdgeNode. Nothing: it is missing or revoked.
   using EdgeNodeOf = std::function<std::optional<codec::Json>()>;
   /// Never blocks.
   void serve(const std::string& node, const EdgeNodeOf& edge_node, net::Request request,

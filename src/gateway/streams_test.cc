@@ -65,6 +65,9 @@ spec:
     - {name: dead, address: ")" +
                  dead_address() + R"("}
     - {name: named, address: "aggregator.default:80"}
+    - {name: unix, address: "unix:/tmp/socket"}
+    - {name: anywhere, address: ":80"}
+    - {name: local, address: "localhost:80"}
   - {key: default/idle, uid: u2}
 ---
 apiVersion: edgeai.io/v1alpha1
@@ -96,7 +99,7 @@ spec:
         [this, handler = cloud_.gateway().handler()](net::Request request, net::Responder respond) {
           const auto node = request.headers.find("X-Node");
           const std::string address = request.peer.address;
-          request.peer = peer_of(std::string(node.value_or("")));
+          request.peer = node ? peer_of(std::string(*node)) : net::Peer();
           request.peer.address = address;
           if (certificate_end_ != WallTime()) request.peer.certificate_not_after = certificate_end_;
           handler(std::move(request), std::move(respond));
@@ -118,9 +121,11 @@ spec:
 
   net::TunnelRequest request(const std::string& node, const std::string& worker,
                              const std::string& stream) {
-    return {.url = "http://" + server_->address() + "/v1/streams?worker=" + worker +
-                   "&stream=" + stream,
-            .headers = {{"X-Node", node}}};
+    net::TunnelRequest out{.url = "http://" + server_->address() + "/v1/streams?worker=" + worker +
+                                  "&stream=" + stream,
+                           .headers = {}};
+    if (!node.empty()) out.headers.add("X-Node", node);
+    return out;
   }
   net::TunnelAnswer open(const std::string& node, const std::string& worker,
                          const std::string& stream) {
@@ -210,7 +215,11 @@ TEST_F(GatewayStreams, UnreachableTargetAnswers503WithTheReason) {
   EXPECT_NE(message(dead).find("refused"), std::string::npos) << message(dead);
   EXPECT_TRUE(dead.headers.find("Retry-After"));
   EXPECT_EQ(open("line7", "default/train", "unknown").status, 503);
-  EXPECT_EQ(open("line7", "default/train", "named").status, 503);
+  for (const char* name : {"named", "unix", "anywhere", "local"}) {
+    const auto refused = open("line7", "default/train", name);
+    EXPECT_EQ(refused.status, 503) << name;
+    EXPECT_NE(message(refused).find("numeric"), std::string::npos) << message(refused);
+  }
   EXPECT_TRUE(eventually(
       [&] { return metrics_.text().find("varda_gateway_streams 0") != std::string::npos; }));
 }

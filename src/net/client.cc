@@ -332,7 +332,7 @@ class SocketClient final : public HttpClient {
     if (answer.status == 101) {
       auto parts = std::make_unique<Tunnel::Parts>();
       parts->stream = std::move(c.stream);
-      parts->unread = std::move(c.unread);
+      parts->unread = std::string(c.unread);  // a copy: the buffer has room for 64 KiB
       parts->peer = c.origin;
       parts->fd = std::move(c.fd);
       if (options_.unix_socket.empty()) internal::set_no_delay(parts->fd.get());

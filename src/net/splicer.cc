@@ -117,8 +117,8 @@ class Splicer::Lane::Session {
     forward_.from = backward_.to = &ends_[0];
     forward_.to = backward_.from = &ends_[1];
     preamble_bytes_ = pair.preamble.size();
-    forward_.pending = std::move(pair.preamble) + std::move(ends_[0].unread);
-    backward_.pending = std::move(ends_[1].unread);
+    forward_.pending = pair.preamble + std::exchange(ends_[0].unread, {});
+    backward_.pending = std::exchange(ends_[1].unread, {});
   }
 
   void start() {
@@ -522,6 +522,8 @@ Splicer::Lane& Splicer::next_lane() {
 void Splicer::dial(const std::string& address, std::chrono::milliseconds timeout, OnDialed then) {
   auto parsed = Address::parse(address);
   if (!parsed.ok()) return then(std::move(parsed).error());
+  if (parsed->is_unix())
+    return then(Error(Code::kInvalid, "address \"" + address + "\": expected HOST:PORT"));
   Lane& lane = next_lane();
   const auto call = std::make_shared<OnDialed>(std::move(then));
   const bool posted = lane.post(

@@ -858,7 +858,7 @@ void Connection::hand_over() {
   if (phase_ != Phase::kUpgrading) return;
   auto parts = std::make_unique<Tunnel::Parts>();
   parts->stream = std::move(stream_);
-  parts->unread = std::move(in_);
+  parts->unread = std::string(in_);  // a copy without spare room
   parts->peer = peer_.address;
   parts->fd = Fd(watch_->release());
   const auto upgrade = std::exchange(upgrade_, nullptr);
