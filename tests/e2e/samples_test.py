@@ -142,6 +142,11 @@ class Samples(unittest.TestCase):
         del edge['nodeName']
         edge['selector'] = {'matchLabels': {'group': 'lines'}}
         edge['template'] = {'spec': edge.pop('workerSpec')}
+        edge['replicas'] = 1
+        self.apply(json.dumps(service))
+        self.varda.kubectl('wait', 'jointinferenceservice/example', '--for=condition=EdgeReady', '--timeout=120s')
+        self.assertEqual(len(self.varda.get('pods', '-l', 'edgeai.io/worker=edge')['items']), 1)
+        del edge['replicas']
         self.apply(json.dumps(service))
         for node in ['line1', 'line2']:
             self.assertEqual(self.given('edge-' + node)['model'], 'weights of small')

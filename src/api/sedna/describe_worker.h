@@ -26,16 +26,15 @@ std::vector<Rule> cloud_worker_rules();
 /// server's pods, and their rules.
 /// `docs`: of both forms of the pod.
 template <typename W>
-void describe_worker(Type<W>& t, std::int64_t replicas_max, PodText docs) {
+void describe_worker(Type<W>& t, std::string_view replicas_doc, std::int64_t replicas_max,
+                     PodText docs) {
   t.template field<ModelReference>("model", &Worker::model, "Model of the worker.").required();
   t.template field<std::string>("nodeName", &Worker::node_name, "Name of the worker's node.")
       .length(0, 253)
       .pattern("^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$");
   t.template field<std::optional<NodeSelection>>(
       "selector", &Worker::selector, "Labels of the worker's nodes, instead of nodeName.");
-  t.template field<std::int64_t>("replicas", &Worker::replicas,
-                                 "Number of replicas. 0 stops the worker.")
-      .defaulted()
+  t.template field<std::optional<std::int64_t>>("replicas", &Worker::replicas, replicas_doc)
       .format("int32")
       .range(0, replicas_max);
   t.template field<Json>("workerSpec", &Worker::worker_spec,
