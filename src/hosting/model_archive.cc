@@ -42,6 +42,14 @@ std::string file_url(std::string_view path) {
   return url;
 }
 
+// "https://f/a.onnx?x=1" -> "onnx"; "": none
+std::string suffix_of(std::string_view url) {
+  const std::string_view path = url.substr(0, url.find_first_of("?#"));
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  const std::size_t dot = file.rfind('.');
+  return dot == std::string_view::npos ? "" : std::string(file.substr(dot + 1));
+}
+
 ModelArchive no_archive(std::string reason, std::string message) {
   return {{}, Problem{std::move(reason), std::move(message)}};
 }
@@ -129,16 +137,21 @@ ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys) {
   return out;
 }
 
-std::string framework_of_format(std::string_view format) {
-  std::string name(format);
+std::string framework_of_file(const api::ModelSpec& spec) {
+  std::string name = spec.format.empty() ? suffix_of(spec.url) : spec.format;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const auto& known = api::known_frameworks();
   if (std::find(known.begin(), known.end(), name) != known.end()) return name;
   static constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
-      {"savedmodel", "tensorflow"}, {"saved_model", "tensorflow"},
-      {"pt", "pytorch"},    {"pth", "pytorch"},           {"h5", "keras"},
-      {"plan", "tensorrt"}, {"caffemodel", "caffe"},      {"pdmodel", "paddle"},
+      {"savedmodel", "tensorflow"},
+      {"saved_model", "tensorflow"},
+      {"pt", "pytorch"},
+      {"pth", "pytorch"},
+      {"h5", "keras"},
+      {"plan", "tensorrt"},
+      {"caffemodel", "caffe"},
+      {"pdmodel", "paddle"},
   };
   for (const auto& [one, framework] : kFormats) {
     if (one == name) return std::string(framework);

@@ -65,7 +65,8 @@ struct ModelArchive {
 /// version under metadata.name.
 ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys);
 
-/// The frameworkType of a Model's format: "pt" is pytorch. "": the format does not decide.
-std::string framework_of_format(std::string_view format);
+/// The frameworkType of a Model's format, or without a format of the suffix in its URL: "pt" is
+/// pytorch. "": neither decides.
+std::string framework_of_file(const api::ModelSpec& spec);
 
 }  // namespace varda::hosting
