@@ -102,6 +102,10 @@ std::optional<std::string> no_fetched_url(const std::string& url) {
   return "the url \"" + url + "\": must be an http, https, s3 or file URL";
 }
 
+std::string fetched_url(const std::string& url) {
+  return url.starts_with("/") ? file_url(url) : url;
+}
+
 ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys) {
   const api::ModelSpec& spec = *model.spec;
   const std::string subject = "Model " + model.metadata->name;
@@ -112,17 +116,16 @@ ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys) {
   if (const auto wrong = no_version_name(archive.version))
     return no_archive("ModelUnsupported", subject + " has " + *wrong);
   if (archive.sha256.empty()) {
-    if (is_path(spec.url))
-      return no_archive("ModelUnsupported",
-                        subject + " has a path as url: a server needs the sha256 of an archive");
-    const meta::Condition* const pinned = meta::find_condition(model.status->conditions, "Pinned");
+    if (const auto* pinned = meta::find_condition(model.status->conditions, "Pinned"))
+      return no_archive("DigestMissing", subject + ": " + pinned->message);
     return no_archive(
         "DigestMissing",
-        subject + (pinned != nullptr ? ": " + pinned->message
+        subject + (is_path(spec.url) ? " has a path as url and no sha256, which verifies the file; "
+                                       "`sha256sum` prints the digest"
                                      : " has no sha256, which verifies the download; `varda pack` "
                                        "prints the digest"));
   }
-  archive.url = spec.url.starts_with("/") ? file_url(spec.url) : spec.url;
+  archive.url = fetched_url(spec.url);
   if (const auto wrong = no_fetched_url(archive.url))
     return no_archive("ModelUnsupported", subject + " has " + *wrong);
   if (keys != nullptr) {

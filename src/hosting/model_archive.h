@@ -56,6 +56,9 @@ std::string version_of(const api::ModelSpec& spec, std::string_view sha256);
 std::optional<std::string> no_version_name(const std::string& version);
 std::optional<std::string> no_fetched_url(const std::string& url);
 
+/// The URL with which nodes fetch the file of a Model: a path becomes a file URL.
+std::string fetched_url(const std::string& url);
+
 /// Exactly one member is set.
 struct ModelArchive {
   std::optional<api::EdgeModelVersion> archive;

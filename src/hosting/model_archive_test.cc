@@ -48,7 +48,7 @@ TEST(ModelArchive, UnservableModelNamesTheReason) {
   };
   const Case cases[] = {
       {model_with("https://f/a.tgz", ""), "DigestMissing", "Model small has no sha256"},
-      {model_with("/srv/a.tgz", ""), "ModelUnsupported", "Model small has a path as url"},
+      {model_with("/srv/a.tgz", ""), "DigestMissing", "Model small has a path as url"},
       {model_with("ftp://f/a.tgz", kDigest), "ModelUnsupported",
        "Model small has the url \"ftp://f/a.tgz\": must be an http, https, s3 or file URL"},
       {model_with("https://f/a b", kDigest), "ModelUnsupported", "Model small has the url"},
