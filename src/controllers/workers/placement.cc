@@ -82,11 +82,10 @@ WorkerNodes nodes_of(const Worker& worker, const hosting::NodeList& nodes) {
     const std::string which =
         worker.node_layer.empty() ? "match the selector" : "are of the layer " + worker.node_layer;
     out.problem = hosting::Problem{
-        "TooManyNodes",
-        std::to_string(matching.size()) + " nodes " + which + ", but a worker runs on at most " +
-            std::to_string(most) +
-            ", those that joined first: " + std::to_string(matching.size() - most) +
-            " nodes have no worker; split the nodes between several jobs"};
+        "TooManyNodes", std::to_string(matching.size()) + " nodes " + which +
+                            ", but a worker runs on at most " + std::to_string(most) +
+                            ", those that joined first: " + std::to_string(matching.size() - most) +
+                            " nodes have no worker; split the nodes between several jobs"};
   }
   if (matching.size() > most) {
     std::sort(matching.begin(), matching.end(),
