@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""The artifact registry: uploads, downloads, memory with ten clients, and changed bytes down and up.
-Prints Markdown tables.
+"""The artifact registry: uploads, downloads, memory with ten clients, changed bytes down and up, and
+a registry in a bucket. Prints Markdown tables.
 
 Uploads and downloads move one file of VARDA_BENCH_MIB MiB (default 1024) through loopback. The
 reference of an upload is what its promise costs without a server: copy the file, hash the copy, sync.
 The reference of a download is `curl` from a file. Sides alternate; the first run of each does not
-count. Changed bytes are those that a counting file server sends to `varda fetch --base`.
+count. Changed bytes are those that a counting file server sends to `varda fetch --base`. The bucket
+is tests/support/s3_server.py, which checks every signature; its reference is `aws s3 cp` to the
+same server, if that program is installed.
 """
-import hashlib, http.server, os, pathlib, random, re, shutil, statistics, subprocess, tempfile, threading, time
+import hashlib, http.server, os, pathlib, random, re, shutil, statistics, subprocess, sys, tempfile, threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 VARDA = str(pathlib.Path(os.environ.get('VARDA_BIN', ROOT / 'build/release/bin')) / 'varda')
@@ -16,6 +18,7 @@ MIB = 1 << 20
 FILE_MIB = int(os.environ.get('VARDA_BENCH_MIB', '1024'))
 CLIENTS, CLIENT_MIB = 10, 100
 ARCHIVE_MIB = 200
+BUCKET_MIB = 64
 CURL = ['curl', '-sSf', '--noproxy', '*']
 
 
@@ -41,9 +44,9 @@ def command(*args):
 
 
 class Registry:
-    def __init__(self, directory):
+    def __init__(self, directory, *flags):
         self.admin = str(directory) + '.sock'
-        self.process = subprocess.Popen([VARDA, 'registry', '--data-dir', str(directory), '--listen', '127.0.0.1:0', '--admin', 'unix:' + self.admin],
+        self.process = subprocess.Popen([VARDA, 'registry', '--data-dir', str(directory), '--listen', '127.0.0.1:0', '--admin', 'unix:' + self.admin, *flags],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.url = self.process.stdout.readline().split(' at ')[1].strip()
 
@@ -193,6 +196,61 @@ def upload_of_changes(work, registry):
         up.wait()
 
 
+# Serves the bucket until its standard input ends: in the benchmark's own process, the server would
+# wait for the benchmark.
+BUCKET = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from s3_server import S3Server
+print(S3Server(bucket='models', key='KEY', secret='secret').url, flush=True)
+sys.stdin.read()
+"""
+
+
+def bucket(work):
+    """One file into a bucket and back: through the registry, and by `aws s3 cp`."""
+    aws = shutil.which('aws')
+    s3 = subprocess.Popen([sys.executable, '-c', BUCKET, str(ROOT / 'tests/support')], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        url = s3.stdout.readline().strip()
+        credentials = work / 'credentials'
+        credentials.mkdir(mode=0o700)
+        (credentials / 'AWS_ACCESS_KEY_ID').write_text('KEY')
+        (credentials / 'AWS_SECRET_ACCESS_KEY').write_text('secret')
+        environment = dict(os.environ, AWS_ACCESS_KEY_ID='KEY', AWS_SECRET_ACCESS_KEY='secret', AWS_DEFAULT_REGION='us-east-1', NO_PROXY='*',
+                           AWS_REQUEST_CHECKSUM_CALCULATION='when_required', AWS_RESPONSE_CHECKSUM_VALIDATION='when_required')
+
+        def copy(source, to):
+            subprocess.run([aws, 's3', 'cp', '--only-show-errors', '--endpoint-url', url, source, to], check=True, env=environment, stdout=subprocess.DEVNULL)
+
+        registry = Registry(work / 'bucket', '--s3', 's3://models/bench', '--s3-endpoint', url, '--s3-credentials-dir', str(credentials))
+        try:
+            idle = registry.rss_mib('VmRSS')
+            sha = write_file(work / 'object', BUCKET_MIB, 7)
+            times = {name: [] for name in ('upload', 'download', 'aws upload', 'aws download')}
+            for _ in range(RUNS + 1):
+                times['upload'].append(timed(lambda: command(*CURL, '-T', str(work / 'object'), registry.blob(sha))))
+                times['download'].append(timed(lambda: command(*CURL, '-o', str(work / 'got'), registry.blob(sha))))
+                command(*CURL, '-X', 'DELETE', registry.blob(sha))
+                if aws:
+                    times['aws upload'].append(timed(lambda: copy(str(work / 'object'), 's3://models/by-aws')))
+                    times['aws download'].append(timed(lambda: copy('s3://models/by-aws', str(work / 'got'))))
+            peak = registry.rss_mib('VmHWM')
+        finally:
+            registry.stop()
+        speed = {name: BUCKET_MIB / statistics.median(all[1:]) for name, all in times.items() if all}
+        print('\n| %d MiB and a bucket | MiB/s | `aws s3 cp` MiB/s | ratio |\n|---|---|---|---|' % BUCKET_MIB)
+        for name, title in (('upload', '`curl -T` through the registry'), ('download', '`curl -o` through the registry')):
+            if aws:
+                print('| %s | %.0f | %.0f | %.2fx |' % (title, speed[name], speed['aws ' + name], speed[name] / speed['aws ' + name]))
+            else:
+                print('| %s | %.0f | | |' % (title, speed[name]))
+        print('\nRSS of the registry with a bucket: %.1f MiB idle, %.1f MiB at most.' % (idle, peak))
+    finally:
+        s3.stdin.close()
+        s3.wait()
+
+
 def main():
     work = pathlib.Path(tempfile.mkdtemp(prefix='varda-bench-'))
     try:
@@ -208,6 +266,7 @@ def main():
             upload_of_changes(work, registry)
         finally:
             registry.stop()
+        bucket(work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

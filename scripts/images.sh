@@ -83,6 +83,12 @@ root_of() {  # NAME DIR: the tree of an image
       loaded+=("$operators")
     fi
   fi
+  # Frozen TensorFlow graphs, Caffe and Darknet, if the build has that engine.
+  local opencv=$bin/../lib/varda/varda-engine-opencv.so
+  if [ "$name" = varda-serve ] && [ -f "$opencv" ]; then
+    program "$root" "$opencv" /usr/lib/varda/varda-engine-opencv.so
+    loaded+=("$opencv")
+  fi
   libraries "$root" "${loaded[@]}"
   install -D -m 0644 LICENSE "$root/usr/share/doc/varda/copyright"
   # OpenSSL looks there. The C library resolves names from files and DNS without plug-ins.

@@ -1,16 +1,28 @@
 #include "file_digests.h"
 
+#include <utility>
+
 #include "net/client.h"
-#include "os/file_system.h"
 
 namespace varda::app {
 
-FileDigests::FileDigests(std::unique_ptr<net::HttpClient> http)
-    : http_(std::move(http)), files_({}, os::real_file_system(), *http_) {}
+namespace {
+artifact::DigestReader::Options reader_options(std::vector<os::Path> file_roots) {
+  artifact::DigestReader::Options options;
+  options.file_roots = std::move(file_roots);
+  return options;
+}
+}  // namespace
 
-Result<std::unique_ptr<FileDigests>> FileDigests::create(const DownloadFlags& flags) {
+FileDigests::FileDigests(std::unique_ptr<net::HttpClient> http, std::vector<os::Path> file_roots)
+    : http_(std::move(http)),
+      files_(reader_options(std::move(file_roots)), os::real_file_system(), *http_) {}
+
+Result<std::unique_ptr<FileDigests>> FileDigests::create(const DownloadFlags& flags,
+                                                         std::vector<os::Path> file_roots) {
   TRY(const net::ClientOptions options, download_client_options(flags));
-  return std::unique_ptr<FileDigests>(new FileDigests(net::make_client(options)));
+  return std::unique_ptr<FileDigests>(
+      new FileDigests(net::make_client(options), std::move(file_roots)));
 }
 
 hosting::FileDigestReader FileDigests::reader() {
@@ -19,8 +31,10 @@ hosting::FileDigestReader FileDigests::reader() {
     using To = hosting::FileDigest::State;
     const artifact::DigestReader::Answer answer = files_.ask(url);
     switch (answer.state) {
-      case From::kReading: break;
-      case From::kFailed: return hosting::FileDigest{To::kFailed, "", 0, answer.message};
+      case From::kReading:
+        break;
+      case From::kFailed:
+        return hosting::FileDigest{To::kFailed, "", 0, answer.message};
       case From::kRead:
         return hosting::FileDigest{To::kRead, answer.facts.digest.hex(),
                                    static_cast<std::int64_t>(answer.facts.bytes), ""};

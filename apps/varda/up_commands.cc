@@ -416,8 +416,12 @@ Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent
   options.limits = settings.limits;
   options.audit = settings.audit;
   options.inference_models = settings.inference_models;
-  TRY(const auto file_digests, FileDigests::create(settings.download));
+  // The nodes are on this machine, so their paths are paths of the operator too.
+  const auto& roots = settings.node_limits.file_roots;
+  TRY(const auto file_digests,
+      FileDigests::create(settings.download, {roots.begin(), roots.end()}));
   options.inference_models.file_digests = file_digests->reader();
+  options.inference_models.readable_files = hosting::ReadableFiles::kDownloadsAndPaths;
   for (const NodeAddress& one : settings.addresses) {
     if (one.node.empty()) options.node_port_host = one.address;
   }

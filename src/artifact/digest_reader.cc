@@ -101,6 +101,7 @@ Outcome<FileFacts> DigestReader::read(const Context& ctx, const std::string& url
                             {.request = {.url = url},
                              .url = url,
                              .spooled = false,
+                             .file_roots = options_.file_roots,
                              .limits = options_.limits,
                              .transport = options_.transport});
   if (!source.ok()) return source.error();

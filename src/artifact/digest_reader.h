@@ -35,6 +35,7 @@ class DigestReader {
     Duration pause = std::chrono::minutes(1);
     Transport transport = {};  // its objects outlive the reader
     Limits limits;
+    std::vector<os::Path> file_roots;  // allowed parents of file URLs; empty: none are allowed
   };
 
   /// `fs` and `http` outlive the reader.
@@ -48,9 +49,9 @@ class DigestReader {
     FileFacts facts;      // for kRead
     std::string message;  // for kFailed
   };
-  /// The facts about the file at the URL (http, https, s3), read after the first call for it. Never
-  /// blocks: call it again until the state is not kReading. A read answer is given once; the next
-  /// call reads the file again.
+  /// The facts about the file at the URL (http, https, s3, file), read after the first call for it.
+  /// Never blocks: call it again until the state is not kReading. A read answer is given once; the
+  /// next call reads the file again.
   Answer ask(const std::string& url);
 
  private:

@@ -48,6 +48,20 @@ TEST_F(DigestReaderTest, AnswerIsDigestAndSizeDespiteABrokenConnection) {
   EXPECT_EQ(origin.bytes_served(), bytes.size());
 }
 
+TEST_F(DigestReaderTest, FileUrlIsReadBelowAllowedDirectoriesOnly) {
+  ASSERT_TRUE(fs.make_directories("/models", 0755).ok());
+  ASSERT_TRUE(os::write_file_atomically(fs, "/models/a.pb", "graph").ok());
+  auto allowed = options();
+  allowed.file_roots = {"/models"};
+  DigestReader reader(allowed, fs, origin);
+  const auto answer = result_of(reader, "file:///models/a.pb");
+  ASSERT_EQ(answer.state, State::kRead) << answer.message;
+  EXPECT_EQ(answer.facts.digest, codec::Sha256::of("graph"));
+  EXPECT_EQ(result_of(reader, "file:///etc/passwd").state, State::kFailed);
+  DigestReader usual(options(), fs, origin);
+  EXPECT_EQ(result_of(usual, "file:///models/a.pb").state, State::kFailed);
+}
+
 TEST_F(DigestReaderTest, NextQuestionAfterAnAnswerReadsTheFileAgain) {
   origin.put(kFile, std::string("first"));
   DigestReader reader(options(), fs, origin);

@@ -42,6 +42,14 @@ std::string file_url(std::string_view path) {
   return url;
 }
 
+// "https://f/a.onnx?x=1" -> "onnx"; "": none
+std::string suffix_of(std::string_view url) {
+  const std::string_view path = url.substr(0, url.find_first_of("?#"));
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  const std::size_t dot = file.rfind('.');
+  return dot == std::string_view::npos ? "" : std::string(file.substr(dot + 1));
+}
+
 ModelArchive no_archive(std::string reason, std::string message) {
   return {{}, Problem{std::move(reason), std::move(message)}};
 }
@@ -94,6 +102,10 @@ std::optional<std::string> no_fetched_url(const std::string& url) {
   return "the url \"" + url + "\": must be an http, https, s3 or file URL";
 }
 
+std::string fetched_url(const std::string& url) {
+  return url.starts_with("/") ? file_url(url) : url;
+}
+
 ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys) {
   const api::ModelSpec& spec = *model.spec;
   const std::string subject = "Model " + model.metadata->name;
@@ -104,17 +116,16 @@ ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys) {
   if (const auto wrong = no_version_name(archive.version))
     return no_archive("ModelUnsupported", subject + " has " + *wrong);
   if (archive.sha256.empty()) {
-    if (is_path(spec.url))
-      return no_archive("ModelUnsupported",
-                        subject + " has a path as url: a server needs the sha256 of an archive");
-    const meta::Condition* const pinned = meta::find_condition(model.status->conditions, "Pinned");
+    if (const auto* pinned = meta::find_condition(model.status->conditions, "Pinned"))
+      return no_archive("DigestMissing", subject + ": " + pinned->message);
     return no_archive(
         "DigestMissing",
-        subject + (pinned != nullptr ? ": " + pinned->message
+        subject + (is_path(spec.url) ? " has a path as url and no sha256, which verifies the file; "
+                                       "`sha256sum` prints the digest"
                                      : " has no sha256, which verifies the download; `varda pack` "
                                        "prints the digest"));
   }
-  archive.url = spec.url.starts_with("/") ? file_url(spec.url) : spec.url;
+  archive.url = fetched_url(spec.url);
   if (const auto wrong = no_fetched_url(archive.url))
     return no_archive("ModelUnsupported", subject + " has " + *wrong);
   if (keys != nullptr) {
@@ -129,16 +140,21 @@ ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys) {
   return out;
 }
 
-std::string framework_of_format(std::string_view format) {
-  std::string name(format);
+std::string framework_of_file(const api::ModelSpec& spec) {
+  std::string name = spec.format.empty() ? suffix_of(spec.url) : spec.format;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const auto& known = api::known_frameworks();
   if (std::find(known.begin(), known.end(), name) != known.end()) return name;
   static constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
-      {"savedmodel", "tensorflow"}, {"saved_model", "tensorflow"},
-      {"pt", "pytorch"},    {"pth", "pytorch"},           {"h5", "keras"},
-      {"plan", "tensorrt"}, {"caffemodel", "caffe"},      {"pdmodel", "paddle"},
+      {"savedmodel", "tensorflow"},
+      {"saved_model", "tensorflow"},
+      {"pt", "pytorch"},
+      {"pth", "pytorch"},
+      {"h5", "keras"},
+      {"plan", "tensorrt"},
+      {"caffemodel", "caffe"},
+      {"pdmodel", "paddle"},
   };
   for (const auto& [one, framework] : kFormats) {
     if (one == name) return std::string(framework);

@@ -56,6 +56,9 @@ std::string version_of(const api::ModelSpec& spec, std::string_view sha256);
 std::optional<std::string> no_version_name(const std::string& version);
 std::optional<std::string> no_fetched_url(const std::string& url);
 
+/// The URL with which nodes fetch the file of a Model: a path becomes a file URL.
+std::string fetched_url(const std::string& url);
+
 /// Exactly one member is set.
 struct ModelArchive {
   std::optional<api::EdgeModelVersion> archive;
@@ -65,7 +68,8 @@ struct ModelArchive {
 /// version under metadata.name.
 ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys);
 
-/// The frameworkType of a Model's format: "pt" is pytorch. "": the format does not decide.
-std::string framework_of_format(std::string_view format);
+/// The frameworkType of a Model's format, or without a format of the suffix in its URL: "pt" is
+/// pytorch. "": neither decides.
+std::string framework_of_file(const api::ModelSpec& spec);
 
 }  // namespace varda::hosting

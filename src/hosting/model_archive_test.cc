@@ -48,7 +48,7 @@ TEST(ModelArchive, UnservableModelNamesTheReason) {
   };
   const Case cases[] = {
       {model_with("https://f/a.tgz", ""), "DigestMissing", "Model small has no sha256"},
-      {model_with("/srv/a.tgz", ""), "ModelUnsupported", "Model small has a path as url"},
+      {model_with("/srv/a.tgz", ""), "DigestMissing", "Model small has a path as url"},
       {model_with("ftp://f/a.tgz", kDigest), "ModelUnsupported",
        "Model small has the url \"ftp://f/a.tgz\": must be an http, https, s3 or file URL"},
       {model_with("https://f/a b", kDigest), "ModelUnsupported", "Model small has the url"},
@@ -69,13 +69,26 @@ TEST(ModelArchive, UnservableModelNamesTheReason) {
 }
 
 TEST(ModelArchive, FormatsOfFrameworksAreKnown) {
-  EXPECT_EQ(framework_of_format("onnx"), "onnx");
-  EXPECT_EQ(framework_of_format("ONNX"), "onnx");
-  EXPECT_EQ(framework_of_format("pb"), "pb");
-  EXPECT_EQ(framework_of_format("saved_model"), "tensorflow");
-  EXPECT_EQ(framework_of_format("pt"), "pytorch");
-  EXPECT_EQ(framework_of_format("tar.gz"), "");
-  EXPECT_EQ(framework_of_format(""), "");
+  struct Case {
+    std::string format, url, framework;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {"onnx", "https://f/a", "onnx"},
+           {"ONNX", "https://f/a", "onnx"},
+           {"pb", "https://f/a.onnx", "pb"},
+           {"saved_model", "https://f/a", "tensorflow"},
+           {"pt", "https://f/a", "pytorch"},
+           {"tar.gz", "https://f/a.onnx", ""},
+           {"", "https://f/a.tar.gz", ""},
+           {"", "https://f.onnx/a", ""},
+           {"", "/model/frozen.pb", "pb"},
+           {"", "s3://bucket/a.ONNX?x=/b.pb", "onnx"},
+       }) {
+    api::ModelSpec spec;
+    spec.format = c.format;
+    spec.url = c.url;
+    EXPECT_EQ(framework_of_file(spec), c.framework) << c.format << " " << c.url;
+  }
 }
 
 TEST(ChosenModel, ChosenArchivesReplaceTheManifest) {

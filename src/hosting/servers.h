@@ -52,6 +52,9 @@ struct FileDigest {
 };
 /// Never blocks: the caller asks again until the state is not kReading.
 using FileDigestReader = std::function<FileDigest(const std::string& url)>;
+/// The files that the operator's FileDigestReader can read. Only on one machine are the paths of
+/// nodes also paths of the operator.
+enum class ReadableFiles { kDownloads, kDownloadsAndPaths };
 
 using ServerTable = std::map<std::string, ServerEntry>;  // by frameworkType
 
@@ -100,6 +103,7 @@ struct Options {
   CertificateIssuer* certificates = nullptr;
   /// Reads files for Models without a digest. Empty: such Models need spec.sha256.
   FileDigestReader file_digests;
+  ReadableFiles readable_files = ReadableFiles::kDownloads;
   /// Keys that must sign the versions of models. Null: signatures are not checked.
   std::shared_ptr<ModelKeySource> model_keys;
 };

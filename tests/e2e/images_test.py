@@ -1,6 +1,6 @@
 """The directory that `make images` packs: its programs run in it alone, and a model server loads a
 model and answers there."""
-import hashlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, unittest
+import hashlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -52,12 +52,13 @@ class Images(unittest.TestCase):
             done = subprocess.run(self.enter(name, '/usr/bin/' + name, '--version'), capture_output=True, text=True, env={})
             self.assertRegex(done.stdout, r'^%s \d+\.\d+\.\d+\n$' % name, done.stderr)
 
-    def test_model_server_loads_a_model_and_answers(self):
+    def serve(self, name, versions):
+        """Starts the image's server with copies of the directories `versions`; returns its URL."""
         command = self.enter('varda-serve', '/usr/bin/varda-serve', '--model-repository', '/models', '--http', '127.0.0.1:0')
-        models = self.work / 'varda-serve/models/digits'
+        models = self.work / 'varda-serve/models' / name
         models.mkdir(parents=True)
-        for version in ('3', '4'):
-            shutil.copytree(m.DIGITS / 'models' / version, models / version)
+        for version in versions:
+            shutil.copytree(version, models / version.name)
         self.addCleanup(shutil.rmtree, models.parent)
         log = open(self.work / 'serve.log', 'w+')
         server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={})
@@ -72,12 +73,29 @@ class Images(unittest.TestCase):
             found = re.search(r'127\.0\.0\.1:([1-9]\d*)', (self.work / 'serve.log').read_text())
             return found and found.group(1)
         url = 'http://127.0.0.1:' + m.wait_until('the server', port)
-        described = m.wait_until('the model', lambda: json.load(m.DIRECT.open(url + '/v2/models/digits', timeout=m.seconds(60))))
-        self.assertEqual(described['name'], 'digits')
+        described = m.wait_until('the model', lambda: json.load(m.DIRECT.open(url + '/v2/models/' + name, timeout=m.seconds(60))))
+        self.assertEqual(described['name'], name)
+        return url
+
+    def test_model_server_loads_a_model_and_answers(self):
+        url = self.serve('digits', [m.DIGITS / 'models' / version for version in ('3', '4')])
         client = m.Client(url, 'digits', [bytes(64)])
         client.prepare()
         self.assertTrue(client.one(), client.samples)
         client.close()
+
+    @unittest.skipUnless(m.engine_built('opencv'), 'the build has no OpenCV engine (libopencv-dnn-dev)')
+    def test_model_server_loads_a_frozen_graph_and_answers(self):
+        graph = m.ROOT / 'plugins/opencv/testdata/faces/4'
+        url = self.serve('faces', [graph])
+        given, expected = ([float(word) for word in line.split()] for line in (graph / 'example.txt').read_text().splitlines())
+        body = {'inputs': [{'name': 'input', 'datatype': 'FP32', 'shape': [1, 12, 12, 1], 'data': given}]}
+        request = urllib.request.Request(url + '/v2/models/faces/infer', json.dumps(body).encode(), {'Content-Type': 'application/json'})
+        with m.DIRECT.open(request, timeout=m.seconds(60)) as reply:
+            found = json.load(reply)['outputs'][0]['data']
+        self.assertEqual(len(found), len(expected))
+        for left, right in zip(found, expected):
+            self.assertAlmostEqual(left, right, places=5)
 
     def test_names_are_resolved_from_the_hosts_file(self):
         """The C library resolves names from /etc/hosts, without other files. A 404 comes from a

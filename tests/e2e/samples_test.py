@@ -3,7 +3,7 @@
 Their absolute paths (/code/data, /model/frozen.pb) exist only for the processes of `varda up`, by
 tests/support/other_root.sh.
 """
-import json, pathlib, shutil, sys, tempfile, unittest
+import hashlib, json, pathlib, shutil, sys, tempfile, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -99,6 +99,38 @@ class Samples(unittest.TestCase):
         self.varda.kubectl('wait', 'model.edgeai.io/model-examp', '--for=condition=Ready', '--timeout=60s')
         self.assertIn('model-examp', self.varda.varda('models', 'ls', '--where', 'format=pb', '-o', 'name'))
 
+    @unittest.skipUnless(m.engine_built('opencv'), 'the build has no OpenCV engine (libopencv-dnn-dev)')
+    def test_model_that_is_a_path_serves_the_bytes_of_its_first_use(self):
+        graphs = m.ROOT / 'plugins/opencv/testdata/faces'
+        frozen = self.extra / 'model/frozen.pb'
+        shutil.copy(graphs / '3/frozen.pb', frozen)
+        self.up(['edge0'], '--allow-files-below', '/model')
+        self.apply((API / 'edgeai/model.yaml').read_text().split('\n---\n')[0])
+        self.apply('apiVersion: ai.kubeedge.io/v1alpha1\nkind: InferenceModel\nmetadata: {name: faces}\n'
+                   'spec: {modelName: faces, deployToLayer: edge, nodeName: edge0, modelRef: {name: model-examp}}\n')
+        self.varda.ready('faces')
+
+        def digest(version):
+            return hashlib.sha256((graphs / version / 'frozen.pb').read_bytes()).hexdigest()
+
+        def pinned():
+            return self.status_of('model.edgeai.io', 'model-examp')['pinned']['sha256']
+        self.assertEqual(pinned(), digest('3'))
+        given, expected = ([float(word) for word in line.split()] for line in (graphs / '3/example.txt').read_text().splitlines())
+        body = {'inputs': [{'name': 'input', 'datatype': 'FP32', 'shape': [1, 12, 12, 1], 'data': given}]}
+        request = urllib.request.Request(self.status_of('inferencemodel', 'faces')['url'] + '/v2/models/faces/infer', json.dumps(body).encode())
+        with m.DIRECT.open(request, timeout=m.seconds(60)) as reply:
+            found = json.load(reply)['outputs'][0]['data']
+        for left, right in zip(found, expected, strict=True):
+            self.assertAlmostEqual(left, right, places=5)
+        # Other bytes at the path count only after a change of spec.version.
+        shutil.copy(graphs / '4/frozen.pb', frozen)
+        self.varda.kubectl('label', 'model.edgeai.io', 'model-examp', 'seen=again')
+        self.assertEqual(pinned(), digest('3'))
+        self.varda.kubectl('patch', 'model.edgeai.io', 'model-examp', '--type=merge', '-p', '{"spec": {"version": "4"}}')
+        self.varda.ready('faces', '4')
+        self.assertEqual(pinned(), digest('4'))
+
     def test_joint_inference_workers_read_their_models(self):
         for name in ['small', 'big']:
             (self.extra / 'model' / (name + '.pb')).write_text('weights of ' + name)
@@ -142,6 +174,11 @@ class Samples(unittest.TestCase):
         del edge['nodeName']
         edge['selector'] = {'matchLabels': {'group': 'lines'}}
         edge['template'] = {'spec': edge.pop('workerSpec')}
+        edge['replicas'] = 1
+        self.apply(json.dumps(service))
+        self.varda.kubectl('wait', 'jointinferenceservice/example', '--for=condition=EdgeReady', '--timeout=120s')
+        self.assertEqual(len(self.varda.get('pods', '-l', 'edgeai.io/worker=edge')['items']), 1)
+        del edge['replicas']
         self.apply(json.dumps(service))
         for node in ['line1', 'line2']:
             self.assertEqual(self.given('edge-' + node)['model'], 'weights of small')

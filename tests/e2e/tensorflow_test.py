@@ -37,11 +37,7 @@ spec:
 '''
 
 
-def engine_built():
-    return (pathlib.Path(m.BIN).parent / 'lib/varda/varda-engine-opencv.so').exists()
-
-
-@unittest.skipUnless(engine_built(), 'the build has no OpenCV engine (libopencv-dnn-dev)')
+@unittest.skipUnless(m.engine_built('opencv'), 'the build has no OpenCV engine (libopencv-dnn-dev)')
 class FrozenGraph(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

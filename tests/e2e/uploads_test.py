@@ -1,6 +1,6 @@
 """Files of workers on their way to the registry: over a cut link and a killed agent, with the limits
 of the work list, and back as a Model that serves."""
-import hashlib, http.client, json, os, pathlib, random, re, shutil, signal, socket, subprocess, sys, tempfile, unittest
+import hashlib, http.client, json, os, pathlib, random, re, shutil, signal, socket, subprocess, sys, tarfile, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -192,15 +192,24 @@ class StandaloneGateway(Node):
         self.assertLessEqual(self.forwarded() - before, 1.1 * MIB)
 
 
-# A worker that makes a file, hands it over with the example, and stays.
+# A worker that makes a file and a directory, hands them over with the example, and stays. It hands
+# the directory over twice, like a worker that lost the answer.
 WORKER = """
-import sys, tempfile, time
+import os, pathlib, sys, tempfile, time
 sys.path.insert(0, %r)
 import upload
 with tempfile.NamedTemporaryFile() as result:
     result.write(b'result' * 500000)
     result.flush()
     print(upload.hand_over(result.name, 'result-1'), flush=True)
+with tempfile.TemporaryDirectory() as folder:
+    for name in ('b.txt', 'a/b.txt', 'a/a.txt'):
+        path = pathlib.Path(folder, name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('content of ' + name)
+    first = upload.hand_over(folder, 'folder-1')
+    os.utime(pathlib.Path(folder, 'b.txt'), (1, 1))
+    assert upload.hand_over(folder, 'folder-1') == first
 time.sleep(3600)
 """
 
@@ -233,12 +242,16 @@ class Registry(unittest.TestCase):
             varda.kubectl('create', '-f', '-', input=SERVICE)
             data = b'result' * 500000
 
-            def uploaded():
-                reports = varda.get('edgenode', 'edge0')['status']['workers']
-                return [one['report']['artifacts']['result-1'] for one in reports if one['report']['artifacts']['result-1']['state'] == 'Uploaded']
-            one, = m.wait_until('the result in the registry', uploaded)
+            def uploaded(name):
+                reports = [one['report'].get('artifacts', {}).get(name, {}) for one in varda.get('edgenode', 'edge0')['status']['workers']]
+                return [one for one in reports if one.get('state') == 'Uploaded']
+            one, = m.wait_until('the result in the registry', lambda: uploaded('result-1'))
             self.assertEqual((one['sha256'], one['bytes']), (hashlib.sha256(data).hexdigest(), len(data)))
             self.assertEqual((varda.dir / 'registry/blobs' / one['sha256']).read_bytes(), data)
+            one, = m.wait_until('the directory in the registry', lambda: uploaded('folder-1'))
+            with tarfile.open(varda.dir / 'registry/blobs' / one['sha256']) as archive:
+                content = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}
+            self.assertEqual(content, {name: 'content of ' + name for name in ('a/a.txt', 'a/b.txt', 'b.txt')})
 
     def test_pushed_model_serves_and_stays(self):
         with m.Machine() as varda:

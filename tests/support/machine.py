@@ -24,6 +24,11 @@ LOOPBACK = ['--allow-source', '127.0.0.0/8']  # for programs that download from 
 SLOWNESS = float(os.environ.get('VARDA_E2E_SLOWNESS') or 1)
 
 
+def engine_built(name):
+    """Whether the build has the inference engine; some are optional."""
+    return (BIN.parent / ('lib/varda/varda-engine-%s.so' % name)).exists()
+
+
 def seconds(limit):
     """A time limit that only a hang reaches, scaled for the binaries under test."""
     return limit * SLOWNESS

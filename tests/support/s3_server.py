@@ -4,7 +4,7 @@ It checks signatures (AWS Signature Version 4 with a signed payload), and serves
 objects, ranges, ListObjectsV2, multipart uploads. A test can make requests fail, hang or lose
 their answers.
 """
-import datetime, hashlib, hmac, http.server, re, ssl, threading, time, urllib.parse
+import datetime, email.utils, hashlib, hmac, html, http.server, re, ssl, threading, time, urllib.parse
 
 REGION = 'us-east-1'
 PART_BYTES_MIN = 5 << 20
@@ -156,13 +156,14 @@ class S3Server:
         if key not in self.objects:
             return 404, {}, self.error('NoSuchKey')
         data = self.objects[key]
-        span = re.fullmatch(r'bytes=(\d+)-(\d+)', request.headers.get('Range', ''))
+        span = re.fullmatch(r'bytes=(\d+)-(\d*)', request.headers.get('Range', ''))
+        seen = {'Last-Modified': email.utils.format_datetime(datetime.datetime.now(datetime.timezone.utc), usegmt=True), 'ETag': '"%s"' % hashlib.md5(data).hexdigest()}
         if not span:
-            return 200, {}, data
-        first, last = int(span.group(1)), int(span.group(2))
+            return 200, seen, data
+        first, last = int(span.group(1)), int(span.group(2) or len(data) - 1)
         if first >= len(data):
             return 416, {}, self.error('InvalidRange')
-        return 206, {'Content-Range': 'bytes %d-%d/%d' % (first, min(last, len(data) - 1), len(data))}, data[first:last + 1]
+        return 206, {**seen, 'Content-Range': 'bytes %d-%d/%d' % (first, min(last, len(data) - 1), len(data))}, data[first:last + 1]
 
     def multipart(self, method, query, body):
         if query['uploadId'] not in self.uploads:
@@ -183,8 +184,9 @@ class S3Server:
                 inside += '<Part><PartNumber>%d</PartNumber><LastModified>%s</LastModified><ETag>%s</ETag><Size>%d</Size></Part>' % (
                     n, self.now(), escape(parts[n][1]), len(parts[n][0]))
             return self.xml('ListPartsResult', inside)
-        named = re.findall(r'<PartNumber>(\d+)</PartNumber><ETag>([^<]*)</ETag>', body.decode())
-        chosen = [(int(n), tag) for n, tag in named]
+        # The two members of a part may have any order.
+        named = re.findall(r'<Part>(.*?)</Part>', body.decode(), re.DOTALL)
+        chosen = [(int(re.search(r'<PartNumber>(\d+)<', part)[1]), html.unescape(re.search(r'<ETag>([^<]*)<', part)[1])) for part in named]
         if not chosen or any(n not in parts or parts[n][1] != tag for n, tag in chosen) or chosen != sorted(chosen):
             return 400, {}, self.error('InvalidPart')
         if any(len(parts[n][0]) < PART_BYTES_MIN for n, _ in chosen[:-1]):

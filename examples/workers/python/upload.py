@@ -1,9 +1,10 @@
-"""Hands one file over to the agent of this node, which uploads it to the registry.
+"""Hands a file or a directory over to the agent of this node, which uploads it to the registry.
 
     python3 upload.py weights.npz weights-3
+    python3 upload.py checkpoint/ checkpoint-3     # as a .tar
 
-Prints the SHA-256 once the file is safe on the node's disk. Needs a job with `uploads`."""
-import http.client, json, os, socket, sys, time
+Prints the SHA-256 once the bytes are safe on the node's disk. Needs a job with `uploads`."""
+import http.client, json, os, socket, stat, sys, tarfile, tempfile, time
 
 SOCKET = os.environ.get('VARDA_WORKER_SOCKET', '/var/run/varda/agent/worker.sock')
 TOKEN = os.environ.get('VARDA_WORKER_TOKEN_FILE', '/var/run/varda/worker/token')
@@ -32,8 +33,33 @@ def ask(method, name, body=None, **headers):
         agent.close()
 
 
+def pack(directory, archive):
+    """Packs the files of the directory. The same files give the same bytes, so that a repeated
+    request is accepted, and a later version of the directory shares most bytes."""
+    def plain(entry):
+        entry.mtime = entry.uid = entry.gid = 0
+        entry.uname = entry.gname = ''
+        entry.mode = 0o755 if entry.mode & stat.S_IXUSR else 0o644
+        return entry
+
+    paths = sorted(os.path.relpath(os.path.join(folder, name), directory) for folder, _, names in os.walk(directory) for name in names)
+    with tarfile.open(archive, 'w', format=tarfile.GNU_FORMAT) as out:
+        for path in paths:
+            out.add(os.path.join(directory, path), path, recursive=False, filter=plain)
+
+
 def hand_over(path, name):
-    """Sends the file in pieces. Retries while the agent restarts or its disk is full."""
+    """Sends the file, or a directory as a .tar. Retries while the agent restarts or its disk is
+    full."""
+    if not os.path.isdir(path):
+        return send(path, name)
+    with tempfile.NamedTemporaryFile(suffix='.tar') as archive:
+        pack(path, archive.name)
+        return send(archive.name, name)
+
+
+def send(path, name):
+    """Sends the file in pieces."""
     total = os.path.getsize(path)
     offset = None  # unknown: ask the agent
     while True:

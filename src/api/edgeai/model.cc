@@ -38,8 +38,8 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
       .required()
       .length(1, 4096);
   t.template field<std::string>("format", &S::format,
-                                "Format of the file: onnx, pb, pt, tflite, tar.gz ...")
-      .required()
+                                "Format of the file: onnx, pb, pt, tflite, tar.gz ... Default: "
+                                "the suffix of the file in the URL.")
       .length(1, 63);
   if constexpr (G == Group::kSedna) {
     t.template field<std::string>("credentialName", &S::credential_name,

@@ -35,10 +35,9 @@ void describe_worker_place(Type<W>& t) {
 }
 
 template <typename W>
-void describe_worker_replicas(Type<W>& t, std::int64_t replicas_max) {
-  t.template field<std::int64_t>("replicas", &Worker::replicas,
-                                 "Number of replicas. 0 stops the worker.")
-      .defaulted()
+void describe_worker_replicas(Type<W>& t, std::string_view replicas_doc,
+                              std::int64_t replicas_max) {
+  t.template field<std::optional<std::int64_t>>("replicas", &Worker::replicas, replicas_doc)
       .format("int32")
       .range(0, replicas_max);
 }
@@ -58,10 +57,11 @@ void describe_worker_pod(Type<W>& t, PodText docs) {
 
 /// Describes model, place, replicas, pod, hpa, the settings of our server's pods, and their rules.
 template <typename W>
-void describe_worker(Type<W>& t, std::int64_t replicas_max, PodText docs) {
+void describe_worker(Type<W>& t, std::string_view replicas_doc, std::int64_t replicas_max,
+                     PodText docs) {
   t.template field<ModelReference>("model", &Worker::model, "Model of the worker.").required();
   describe_worker_place(t);
-  describe_worker_replicas(t, replicas_max);
+  describe_worker_replicas(t, replicas_doc, replicas_max);
   describe_worker_pod(t, docs);
   t.template field<std::optional<WorkerAutoscaling>>(
       "hpa", &Worker::hpa,

@@ -136,7 +136,8 @@ void FederatedTrainingWorker::describe(Type<FederatedTrainingWorker>& t) {
   describe_worker_place(t);
   t.field("dataset", &W::dataset,
           "The training data. Default: with a selector, the only Dataset on each node; else none.");
-  describe_worker_replicas(t, Worker::kEdgeReplicasMax);
+  describe_worker_replicas(t, "Number of workers. Default: 1. 0 stops them.",
+                           Worker::kEdgeReplicasMax);
   describe_worker_pod(t, PodText::kBare);
   describe_pod_settings(t);
   t.keep_unknown(&W::unknown);

@@ -166,7 +166,12 @@ void JointEdgeWorker::describe(Type<JointEdgeWorker>& t) {
   t.doc(
       "The small model, at the edge: pods of the user, or Varda's server without workerSpec and "
       "template.");
-  describe_worker(t, kEdgeReplicasMax, PodText::kDescribed);
+  describe_worker(
+      t,
+      "Number of replicas. Default: 1; with a selector one on every matching node. With "
+      "a selector and N, the N matching nodes that joined first run one each. 0 stops "
+      "the worker.",
+      kEdgeReplicasMax, PodText::kDescribed);
   t.field("hardExampleMining", &JointEdgeWorker::hard_example_mining,
           "Decides which answers of the small model are hard, so that the big model is called. "
           "Default: none.");
@@ -182,7 +187,8 @@ void JointCloudWorker::describe(Type<JointCloudWorker>& t) {
   t.doc(
       "The big model, in the cloud layer: a Deployment of the user, or Varda's server without "
       "workerSpec and template.");
-  describe_worker(t, 2147483647, PodText::kBare);
+  describe_worker(t, "Number of replicas. Default: 1. 0 stops the worker.", 2147483647,
+                  PodText::kBare);
   t.field("port", &W::port,
           "Port of the worker's Service. Default: the first containerPort of the pod, else 5000.")
       .format("int32")

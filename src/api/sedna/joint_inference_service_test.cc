@@ -46,7 +46,7 @@ TEST(JointInferenceService, WorkerSpecUsesNodeNameOfTheWorker) {
   EXPECT_EQ(edge.model.name, "small-model");
   EXPECT_EQ(edge.model.kind, "");
   EXPECT_EQ(edge.node(), "edge0");
-  EXPECT_EQ(edge.replicas, 1);
+  EXPECT_FALSE(edge.replicas);
   EXPECT_FALSE(edge.selector);
   ASSERT_TRUE(edge.has_template());
   EXPECT_EQ(edge.pod_spec().at("containers/0/image"), Json("edge-inference-worker:latest"));

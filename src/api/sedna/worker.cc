@@ -186,14 +186,12 @@ std::vector<Rule> edge_worker_rules() {
                     {"workerSpec.spec.nodeName"},
                     {"template.spec.nodeName"}},
                    "exactly one of nodeName and selector says where the worker runs"),
-      when_any_set(
-          {kSelector},
-          at_most("replicas", 1,
-                  "must be 0 or 1 with a selector: one worker runs on every node that matches")),
-      unless_any_set(
-          {kWorkerSpec, kTemplate},
-          at_most("replicas", 1,
-                  "must be 0 or 1 without a workerSpec or template: one server runs on a node")),
+      unless_any_set({kSelector}, at_most("replicas", Worker::kReplicasPerNodeMax,
+                                          "must be at most 64 with a nodeName")),
+      unless_any_set({kSelector, kWorkerSpec, kTemplate},
+                     at_most("replicas", 1,
+                             "must be 0 or 1 with a nodeName and without a workerSpec or "
+                             "template: one server runs on a node")),
       unless_any_set({kWorkerSpec, kTemplate},
                      forbidden_with(kUploads, {kUploads},
                                     "needs a workerSpec or template: varda-serve uploads nothing")),

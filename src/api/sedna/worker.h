@@ -104,12 +104,14 @@ struct WorkerAutoscaling {
 /// describe_worker() (describe_worker.h), and adds its own. PodSettings are for our server, in a
 /// worker without a template.
 struct Worker : PodSettings {
-  static constexpr std::int64_t kEdgeReplicasMax = 64;
+  static constexpr std::int64_t kEdgeReplicasMax = 500;    // with a selector
+  static constexpr std::int64_t kReplicasPerNodeMax = 64;  // with a nodeName
 
   ModelReference model;
   std::string node_name;
   std::optional<NodeSelection> selector;
-  std::int64_t replicas = 1;
+  // Absent: 1; in the edge layer with a selector, one on every node.
+  std::optional<std::int64_t> replicas;
   Json worker_spec;   // a PodSpec or {metadata, spec}, or null
   Json pod_template;  // {metadata, spec}, or null
   std::optional<WorkerAutoscaling> hpa;

@@ -142,7 +142,7 @@ class Finder {
  private:
   void add_entry(const FederatedTrainingWorker& entry, const std::string& name) {
     for (const std::string& node : nodes_of(entry, name)) {
-      for (std::int64_t number = 0; number < entry.replicas; ++number)
+      for (std::int64_t number = 0; number < entry.replicas.value_or(1); ++number)
         add(entry, replica_name(name, number), node);
     }
   }

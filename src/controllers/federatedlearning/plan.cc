@@ -520,7 +520,7 @@ std::optional<hosting::NodeWork> work_for(const FederatedLearningJob& job,
     const std::vector<std::string> names = worker_names(job.spec);
     for (std::size_t i = 0; i < names.size() && !here.empty(); ++i) {
       const api::FederatedTrainingWorker& entry = job.spec.training_workers[i];
-      for (std::int64_t number = 0; number < entry.replicas; ++number) {
+      for (std::int64_t number = 0; number < entry.replicas.value_or(1); ++number) {
         Worker worker;
         worker.name = replica_name(names[i], number);
         worker.node_name = name;

@@ -37,15 +37,18 @@ Serving servable_of(const AnyModel& candidate, const InferenceModel& model, cons
                     const hosting::Options& options) {
   hosting::ModelArchive found = hosting::archive_of(candidate, world.keys.get());
   if (found.problem) return {{}, std::move(found.problem)};
-  Servable out{std::move(*found.archive), hosting::framework_of_format(candidate.spec->format)};
+  Servable out{std::move(*found.archive), hosting::framework_of_file(*candidate.spec)};
   const std::string& framework =
       model.spec.framework_type.empty() ? out.framework : model.spec.framework_type;
   if (framework.empty())
-    return {{},
-            hosting::Problem{"ModelUnsupported", "Model " + candidate.metadata->name +
-                                                     " has the format \"" + candidate.spec->format +
-                                                     "\", which names no framework: set "
-                                                     "frameworkType"}};
+    return {
+        {},
+        hosting::Problem{"ModelUnsupported",
+                         "Model " + candidate.metadata->name +
+                             (candidate.spec->format.empty()
+                                  ? " has no format, and the file's suffix"
+                                  : " has the format \"" + candidate.spec->format + "\", which") +
+                             " names no framework: set frameworkType"}};
   if (auto problem = framework_problem(framework, options)) return {{}, std::move(problem)};
   return {std::move(out), {}};
 }

@@ -240,7 +240,7 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
   } else if (tier.worker != nullptr) {
     const api::JointCloudWorker& cloud = *service.spec.cloud_worker;
     if (cloud.port != 0) spec.set("servingPort", cloud.port);
-    spec.set("replicas", tier.worker->replicas);
+    spec.set("replicas", tier.worker->replicas.value_or(1));
     spec.set("service", Json::object({{"type", std::string(cloud.service_type())}}));
   }
   if (Json security = service.spec.security.to_json(); !security.is_null())

@@ -384,8 +384,15 @@ workers::Worker placed_worker(const Tier& tier) {
     worker.selector.emplace();
     worker.node_layer = tier.layer;
   }
-  if (tier.worker != nullptr) worker.replicas = std::min<std::int64_t>(tier.worker->replicas, 1);
+  if (tier.worker != nullptr) workers::set_replicas(worker, tier.worker->replicas);
   return worker;
+}
+
+std::size_t nodes_max(const Tier& tier) {
+  workers::Worker worker;
+  if (tier.selector != nullptr) worker.selector = *tier.selector;
+  if (tier.worker != nullptr) workers::set_replicas(worker, tier.worker->replicas);
+  return workers::nodes_max(worker);
 }
 
 std::int64_t known_port(const JointInferenceService& service, const workers::Worker& worker,

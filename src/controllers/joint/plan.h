@@ -107,6 +107,8 @@ JointObservation observe(const api::JointInferenceService& service, const JointP
 
 /// The first tier's worker without its model, addresses and port.
 workers::Worker placed_worker(const Tier& tier);
+/// The largest number of nodes that a first tier without a nodeName has.
+std::size_t nodes_max(const Tier& tier);
 /// The port of our server in present pods of the worker, else in the last endpoints; 0: unknown.
 std::int64_t known_port(const api::JointInferenceService& service, const workers::Worker& worker,
                         const std::vector<workers::PodPtr>& pods);

@@ -23,7 +23,7 @@ hosting::NodeList nodes_of_claims(const Tier& tier, const std::vector<std::strin
                                   const runtime::Caches& caches) {
   const auto all = caches.of<api::Node>();
   hosting::NodeList nodes;
-  if (tier.node.empty() && all.size() > workers::kNodesPerWorkerMax) return nodes;
+  if (tier.node.empty() && all.size() > nodes_max(tier)) return nodes;
   for (const std::string& name : names) {
     if (!tier.node.empty() && tier.node != name) continue;
     const bool by_layer = tier.node.empty() && tier.selector == nullptr;

@@ -25,7 +25,7 @@ std::vector<hosting::PortClaim> claims_of(const api::JointInferenceService& serv
                                           std::int64_t port);
 
 /// Claims of all services on these nodes. A service that selects nodes claims ports only where it
-/// has pods if there are more than kNodesPerWorkerMax nodes: it does not run on all of them.
+/// has pods if there are more nodes than its first tier may have: it does not run on all of them.
 std::vector<hosting::PortClaim> claims_on(const std::vector<std::string>& nodes,
                                           const runtime::Caches& caches);
 /// Claims of all owners on these nodes, but of none with this uid.

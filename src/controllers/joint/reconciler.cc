@@ -372,16 +372,18 @@ Keys nodes_of(const JointInferenceService& service, const runtime::Caches& cache
 // read.
 Keys nodes_after(const api::Node& node, const runtime::Caches& caches) {
   if (!caches.synced()) return {};  // the start reconciles every node in any case
-  if (caches.of<api::Node>().size() < workers::kNodesPerWorkerMax) return {};
   const auto services = caches.of<JointInferenceService>();
-  std::set<std::vector<std::string>> known;  // places of tiers
+  std::set<std::pair<std::vector<std::string>, std::size_t>> known;  // places and limits of tiers
   std::set<ObjectKey> keys;
   for (const std::string& value : values_to_search(node.metadata.name, &node)) {
     for (const auto& service : services.by_index(kByFirstNode, value)) {
       const std::vector<Tier> tiers = tiers_of(*service);
-      if (!tiers.front().node.empty() || !known.insert(places_of(tiers.front())).second) continue;
+      if (tiers.empty() || !tiers.front().node.empty()) continue;
+      const std::size_t most = nodes_max(tiers.front());
+      if (caches.of<api::Node>().size() < most) continue;
+      if (!known.emplace(places_of(tiers.front()), most).second) continue;
       const hosting::NodeList nodes = nodes_for(tiers.front(), caches);
-      if (nodes.size() < workers::kNodesPerWorkerMax) continue;
+      if (nodes.size() < most) continue;
       for (const auto& other : nodes) {
         if (workers::joined_before(node, *other) &&
             caches.of<api::EdgeNode>().get(other->metadata.key()) != nullptr)
@@ -474,19 +476,19 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
   const auto node_object = caches.of<api::Node>().get({"", node.metadata.name});
   // If a worker cannot have all nodes, the nodes that joined earlier decide whether it has this
   // one. Only then its nodes are read, once for all workers with these places.
-  std::map<std::vector<std::string>, hosting::NodeList> before;
+  std::map<std::pair<std::vector<std::string>, std::size_t>, hosting::NodeList> before;
   const auto nodes_joined_before = [&](const Tier& tier) -> const hosting::NodeList& {
     static const hosting::NodeList none;
-    if (node_object == nullptr || !tier.node.empty() ||
-        caches.of<api::Node>().size() <= workers::kNodesPerWorkerMax)
+    const std::size_t most = nodes_max(tier);
+    if (node_object == nullptr || !tier.node.empty() || caches.of<api::Node>().size() <= most)
       return none;
-    const auto [at, is_new] = before.try_emplace(places_of(tier));
+    const auto [at, is_new] = before.try_emplace({places_of(tier), most});
     hosting::NodeList& nodes = at->second;
     if (!is_new) return nodes;
     nodes = nodes_for(tier, caches);
     std::erase_if(nodes,
                   [&](const auto& one) { return !workers::joined_before(*one, *node_object); });
-    if (nodes.size() < workers::kNodesPerWorkerMax) nodes.clear();
+    if (nodes.size() < most) nodes.clear();
     return nodes;
   };
   for (const ObjectKey& key : first_on(node.metadata.name, caches)) {

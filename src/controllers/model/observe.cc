@@ -176,8 +176,11 @@ ModelMetricsStatus observe(const ModelView& model, const ModelMetricsStatus& bef
   return status;
 }
 
-bool is_downloadable(std::string_view url) {
-  return url.starts_with("http://") || url.starts_with("https://") || url.starts_with("s3://");
+bool is_readable(std::string_view url, hosting::ReadableFiles files) {
+  if (url.starts_with("http://") || url.starts_with("https://") || url.starts_with("s3://"))
+    return true;
+  return files == hosting::ReadableFiles::kDownloadsAndPaths &&
+         (url.starts_with("/") || url.starts_with("file://"));
 }
 
 void observe_pin(const api::ModelSpec& spec, const std::optional<hosting::FileDigest>& answer,

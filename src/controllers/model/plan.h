@@ -31,15 +31,15 @@ std::optional<api::ReplicationStatus> observe_copies(const ModelView& model,
                                                      const api::ModelMetricsStatus& before,
                                                      std::string_view now);
 
-/// http, https or s3.
-bool is_downloadable(std::string_view url);
+/// True for http, https and s3; a path and a file URL only with kDownloadsAndPaths.
+bool is_readable(std::string_view url, hosting::ReadableFiles files);
 
 /// True if Varda must read the file at the URL, because an object serves it and its digest is
-/// unknown. False for paths, and for files that need credentials.
+/// unknown. False for files that need credentials.
 template <api::Group G>
-bool needs_pin(const api::ModelOf<G>& model) {
+bool needs_pin(const api::ModelOf<G>& model, hosting::ReadableFiles files) {
   return api::known_sha256(model.spec, model.status).empty() &&
-         model.spec.credential_name.empty() && is_downloadable(model.spec.url);
+         model.spec.credential_name.empty() && is_readable(model.spec.url, files);
 }
 
 /// Sets status.pinned and the condition Pinned from the answer for a Model that needs it. Absent:

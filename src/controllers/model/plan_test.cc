@@ -191,15 +191,22 @@ TEST(ModelPin, PinHoldsForOneUrlAndVersion) {
   }
 }
 
-TEST(ModelPin, OnlyDownloadableFileWithoutDigestOrCredentialsNeedsAPin) {
+TEST(ModelPin, OnlyReadableFileWithoutDigestOrCredentialsNeedsAPin) {
+  using Files = hosting::ReadableFiles;
+  const auto needs_pin = [](const api::SednaModel& model, Files files = Files::kDownloads) {
+    return model::needs_pin(model, files);
+  };
   api::SednaModel model;
   model.spec.url = "s3://bucket/a.onnx";
   EXPECT_TRUE(needs_pin(model));
   model.spec.credential_name = "keys";
   EXPECT_FALSE(needs_pin(model));
   model.spec.credential_name.clear();
-  model.spec.url = "/models/a.onnx";
-  EXPECT_FALSE(needs_pin(model));
+  for (const char* path : {"/models/a.onnx", "file:///models/a.onnx"}) {
+    model.spec.url = path;
+    EXPECT_FALSE(needs_pin(model));
+    EXPECT_TRUE(needs_pin(model, Files::kDownloadsAndPaths));
+  }
   model.spec.url = "https://f/a.onnx";
   model.spec.sha256 = std::string(64, '1');
   EXPECT_FALSE(needs_pin(model));

@@ -49,14 +49,15 @@ bool is_served(const hosting::AnyModel& model, const runtime::Caches& caches) {
   });
 }
 
-/// The Models without a digest that an InferenceModel may serve.
+/// The Models without a digest that an InferenceModel may serve. reconcile() decides which files
+/// the operator can read.
 template <api::Group G>
 std::vector<meta::ObjectKey> unpinned_of(const api::InferenceModel& server,
                                          const runtime::Caches& caches) {
   std::vector<meta::ObjectKey> keys;
   if (!server.spec.model_ref) return keys;
   for (const auto& model : caches.of<api::ModelOf<G>>().list(server.metadata.ns)) {
-    if (needs_pin(*model) &&
+    if (needs_pin(*model, hosting::ReadableFiles::kDownloadsAndPaths) &&
         inferencemodel::may_choose(*server.spec.model_ref, hosting::any_model(model)))
       keys.push_back(model->metadata.key());
   }
@@ -138,8 +139,8 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
   const hosting::AnyModel viewed =
       hosting::any_model(std::shared_ptr<const Model>(std::shared_ptr<const Model>(), &model));
   std::optional<hosting::FileDigest> digest;
-  if (file_digests_ && needs_pin(model) && is_served(viewed, caches_))
-    digest = file_digests_(model.spec.url);
+  if (file_digests_ && needs_pin(model, readable_files_) && is_served(viewed, caches_))
+    digest = file_digests_(hosting::fetched_url(model.spec.url));
   const std::string now = meta::format_time(clock_.wall());
   Status unreadable;
   TRY_VOID(writer.edit(

@@ -15,7 +15,10 @@ class ModelReconciler {
   using Model = api::ModelOf<G>;
   /// `caches` and the clock outlive the reconciler.
   ModelReconciler(const runtime::Caches& caches, const hosting::Options& options)
-      : caches_(caches), clock_(hosting::clock_of(options)), file_digests_(options.file_digests) {}
+      : caches_(caches),
+        clock_(hosting::clock_of(options)),
+        file_digests_(options.file_digests),
+        readable_files_(options.readable_files) {}
 
   void watches(runtime::Watches<Model>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const Model& model,
@@ -25,6 +28,7 @@ class ModelReconciler {
   const runtime::Caches& caches_;
   const Clock& clock_;
   const hosting::FileDigestReader file_digests_;
+  const hosting::ReadableFiles readable_files_;
 };
 
 extern template class ModelReconciler<api::Group::kEdgeai>;

@@ -288,5 +288,37 @@ TEST_F(WorkersInACluster, ExcessNodeGetsNoWorkerUntilAPlaceIsFree) {
       << edge_ready();
 }
 
+TEST_F(WorkersInACluster, SelectorWithReplicasUsesTheNodesThatJoinedFirst) {
+  for (const char* node : {"n1", "n2", "n3"}) {  // order of age equals order of name
+    post(kNodes, std::string("{apiVersion: v1, kind: Node, metadata: {name: ") + node +
+                     ", labels: {line: '7'}}}");
+    add_agent(node);
+  }
+  add_model();
+  add_service("selector: {matchLabels: {line: '7'}}, replicas: 2");
+  answer_in_the_cloud();
+  const auto nodes = [&] {
+    std::set<std::string> names;
+    for (const auto& [name, pod] : pods()) names.insert(pod.node);
+    return names;
+  };
+  using Names = std::set<std::string>;
+  ASSERT_TRUE(eventually([&] { return nodes() == Names{"n1", "n2"}; })) << edge_ready();
+  ASSERT_TRUE(becomes_idle());
+  EXPECT_TRUE(workers_of("n3").empty());
+  // A node that leaves the group makes room for the next one.
+  patch(kNodes + "/n1", "{metadata: {labels: {line: '8'}}}");
+  EXPECT_TRUE(eventually([&] { return workers_of("n3").size() == 1; })) << edge_ready();
+  EXPECT_TRUE(eventually([&] { return nodes().contains("n3"); })) << edge_ready();
+  make_all_ready();
+  EXPECT_TRUE(eventually([&] { return nodes() == Names{"n2", "n3"}; })) << edge_ready();
+  patch(kServices + "/bright", "{spec: {edgeWorker: {replicas: 3}}}");
+  EXPECT_TRUE(eventually([&] { return edge_ready().starts_with("TooFewNodes"); })) << edge_ready();
+  // Without replicas the worker runs on every node of the group.
+  patch(kNodes + "/n1", "{metadata: {labels: {line: '7'}}}");
+  patch(kServices + "/bright", "{spec: {edgeWorker: {replicas: null}}}");
+  EXPECT_TRUE(eventually([&] { return nodes() == Names{"n1", "n2", "n3"}; })) << edge_ready();
+}
+
 }  // namespace
 }  // namespace varda::controllers::workers

@@ -35,7 +35,7 @@ ModelResolution of_model(const hosting::AnyModel& model, ModelUse use,
   ResolvedModel out;
   out.name = out.model_name = model.metadata->name;
   out.kind = api::ModelReference::kModel;
-  out.framework = hosting::framework_of_format(spec.format);
+  out.framework = hosting::framework_of_file(spec);
   if (out.framework.empty()) out.framework = spec.format;
   out.url = spec.url;
   // A user's worker gets the URL of a file without spec.sha256, even if a server pinned the file.

@@ -17,7 +17,7 @@ Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec)
   worker.layer = layer;
   worker.node_name = spec.node();
   worker.selector = spec.selector;
-  worker.replicas = spec.replicas;
+  set_replicas(worker, spec.replicas);
   worker.pod_spec = spec.pod_spec();
   worker.pod_metadata = spec.pod_metadata();
   return worker;
@@ -36,6 +36,18 @@ std::vector<std::string> selection_values(const api::NodeSelection& selection) {
     return labels;
   }
   return {""};
+}
+
+void set_replicas(Worker& worker, std::optional<std::int64_t> replicas) {
+  worker.replicas = replicas.value_or(1);
+  worker.nodes_wanted.reset();
+  if (worker.layer != Worker::Layer::kEdge || !worker.selector || !replicas) return;
+  worker.replicas = std::min<std::int64_t>(*replicas, 1);
+  if (*replicas > 0) worker.nodes_wanted = static_cast<std::size_t>(*replicas);
+}
+
+std::size_t nodes_max(const Worker& worker) {
+  return std::min(worker.nodes_wanted.value_or(kNodesPerWorkerMax), kNodesPerWorkerMax);
 }
 
 bool joined_before(const api::Node& a, const api::Node& b) {
@@ -74,18 +86,27 @@ WorkerNodes nodes_of(const Worker& worker, const hosting::NodeList& nodes) {
                                                        : "no node matches the selector " + text}};
   }
   WorkerNodes out;
-  if (matching.size() > kNodesPerWorkerMax) {
+  const std::size_t most = nodes_max(worker);
+  if (worker.nodes_wanted && matching.size() < most) {
+    out.problem = hosting::Problem{
+        "TooFewNodes", "replicas is " + std::to_string(*worker.nodes_wanted) + ", but only " +
+                           std::to_string(matching.size()) +
+                           (matching.size() == 1 ? " node matches" : " nodes match") +
+                           " the selector: one replica runs on a node"};
+  }
+  if (!worker.nodes_wanted && matching.size() > most) {
     const std::string which =
         worker.node_layer.empty() ? "match the selector" : "are of the layer " + worker.node_layer;
     out.problem = hosting::Problem{
-        "TooManyNodes",
-        std::to_string(matching.size()) + " nodes " + which + ", but a worker runs on at most " +
-            std::to_string(kNodesPerWorkerMax) +
-            ", those that joined first: " + std::to_string(matching.size() - kNodesPerWorkerMax) +
-            " nodes have no worker; split the nodes between several jobs"};
+        "TooManyNodes", std::to_string(matching.size()) + " nodes " + which +
+                            ", but a worker runs on at most " + std::to_string(most) +
+                            ", those that joined first: " + std::to_string(matching.size() - most) +
+                            " nodes have no worker; split the nodes between several jobs"};
+  }
+  if (matching.size() > most) {
     std::sort(matching.begin(), matching.end(),
               [](const auto* a, const auto* b) { return joined_before(*a, *b); });
-    matching.resize(kNodesPerWorkerMax);
+    matching.resize(most);
   }
   for (const api::Node* node : matching) out.names.push_back(node->metadata.name);
   std::sort(out.names.begin(), out.names.end());

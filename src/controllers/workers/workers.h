@@ -76,7 +76,8 @@ struct Worker {
   std::string node_name;
   std::optional<api::NodeSelection> selector;
   std::string node_layer;     // limits `selector` to nodes of this layer (layer_of()); "": any
-  std::int64_t replicas = 1;  // with a selector: 1 per node
+  std::int64_t replicas = 1;  // kEdge with a selector: 0 or 1 per node
+  std::optional<std::size_t> nodes_wanted = {};  // kEdge, of `selector`; absent: every node
 
   // For kUsers.
   Json pod_spec, pod_metadata;  // as written, in either spelling
@@ -126,10 +127,16 @@ struct Worker {
 
 /// The worker described by a kind's spec; the caller fills in `model`, policy and addresses.
 Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec);
+/// Sets replicas and nodes_wanted from the member `replicas` of a spec. The worker has its layer
+/// and its selector.
+void set_replicas(Worker& worker, std::optional<std::int64_t> replicas);
+/// The largest number of nodes that the worker's selector gives it.
+std::size_t nodes_max(const Worker& worker);
 
 /// Nodes of a worker. Problems: NodeNotFound, NoNodeMatches, InvalidSpec (a selector that no server
-/// validated), TooManyNodes. With TooManyNodes, `names` are the kNodesPerWorkerMax that joined
-/// first, so that a new node displaces no other.
+/// validated), TooFewNodes (for nodes_wanted), TooManyNodes. If more nodes match than the worker
+/// may have (nodes_wanted, else kNodesPerWorkerMax), `names` are those that joined first: a new
+/// node displaces no other.
 struct WorkerNodes {
   std::vector<std::string> names;  // sorted
   std::optional<hosting::Problem> problem;
