@@ -43,4 +43,129 @@ def job(name, model, workers=()):
             'spec': {'aggregationWorker': {'model': {'name': model}, 'nodeName': 'cloud'},
                      'trainingWorkers': [{'nodeName': node, 'dataset': {'name': node}} for node in NODES] + list(workers),
                      'federated': {'rounds': ROUNDS, 'localEpochs': 1, 'trainer': TRAINER, 'minimumClients': len(NODES) + len(workers),
-                                   'roundDeadline': '30s', 'seed': 1, 'evaluation': {'every': 1}}}}
+                                   'quorum': len(NODES), 'roundDeadline': '30s', 'seed': 1}}}
+
+
+def hostile(attack, node):
+    return {'nodeName': node, 'workerSpec': {'containers': [{'image': 'hostile:1', 'env': [{'name': 'ATTACK', 'value': attack}]}]}}
+
+
+def alone(work, name, data):
+    """The accuracy on all digits after as many epochs on the digits of one directory."""
+    out = work / ('alone-' + name)
+    settings = work / 'settings.json'
+    settings.write_text(json.dumps({**TRAINER, 'epochs': ROUNDS, 'seed': 1}))
+    subprocess.run([str(m.BIN / 'varda-train'), '--model', m.DIGITS / 'models/3', '--data', data / 'train-images.idx3-ubyte', '--eval',
+                    data / 'test-images.idx3-ubyte', '--settings', settings, '--out', out], check=True, capture_output=True, timeout=120)
+    return json.loads((out / 'metrics.json').read_text())['metrics']['accuracy']
+
+
+def main():
+    with workplace('varda-demo-federated-') as work:
+        story(work)
+
+
+def story(work):
+    shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
+    size = shape[1] * shape[2]
+    images = [pixels[i * size:(i + 1) * size] for i in range(shape[0])]
+
+    with Step('five nodes, each with two of the ten digits; what each learns alone, and what one machine with all learns') as s:
+        dealt = deal(work)
+        levels = {node: alone(work, node, work / 'data' / node) for node in NODES}
+        levels['all data on one machine'] = alone(work, 'central', m.DIGITS)
+        for name, accuracy in levels.items():
+            s.say('%-24s %4d images, accuracy on all digits %.4f' % (name, dealt.get(name, sum(dealt.values())), accuracy))
+
+    roots = [flag for node in NODES for flag in ('--dataset-root', '%s=%s' % (node, work / 'data' / node))]
+    with m.Machine(work / 'varda', nodes=['cloud=cloud'] + [node + '=edge' for node in NODES]) as varda:
+        with Step('varda up with these nodes; version 3 of the model is pushed, and serves on edge0') as s:
+            s.say(varda.up(*roots, '--registry', '127.0.0.1:0', '--image', 'hostile:1=%s %s' % (m.PYTHON, HOSTILE)))
+            for name in ('digits', 'digits-attacked'):
+                varda.varda('push', m.DIGITS / 'models/3', '--name', name, '--version', '3')
+            varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': [
+                {'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'InferenceModel', 'metadata': {'name': 'digits'},
+                 'spec': {'modelName': 'digits', 'deployToLayer': 'edge', 'nodeName': 'edge0', 'frameworkType': 'onnx', 'modelRef': {'name': 'digits'}}}] + [
+                {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': node},
+                 'spec': {'dataUrl': str(work / 'data' / node / 'train-images.idx3-ubyte'), 'format': 'idx', 'nodeName': node}} for node in NODES]}))
+            url = varda.ready('digits', '3')['status']['url']
+            s.say(varda.kubectl('get', 'datasets'))
+
+        with Step('kubectl apply: a FederatedLearningJob of %d rounds' % ROUNDS) as s:
+            load = m.Load(url, 'digits', images)
+            calm = run_job(varda, s, job('digits', 'digits'))
+            accuracies = metrics_of(calm)
+            s.say(' '.join('%.3f' % a for a in accuracies))
+            best = max(levels[node] for node in NODES)
+            check(accuracies[-1] > best + 0.2, 'the job is not much better than %.4f, the best node alone' % best)
+            check(accuracies[-1] > levels['all data on one machine'] - 0.05, 'the job is far from one machine with all data')
+
+        with Step('the server follows the Model: it switched to the result under load') as s:
+            version = calm['produced']['version']
+            varda.ready('digits', version)
+            m.wait_until('an answer of the result', lambda: answered(url, 'digits', images) == version)
+            samples = load.stop()
+            check(not m.failures(samples), 'failed requests: %s' % m.failures(samples)[:3])
+            s.say('version %s serves; %d requests, 0 failed' % (version, len(samples)))
+
+        with Step('the same job under attack: two hostile clients; trainers and the aggregator are killed in mid-round') as s:
+            attacked = run_job(varda, s, job('attacked', 'digits-attacked', [hostile('nan', 'edge1'), hostile('hundredfold', 'edge2')]), Killer(varda, s))
+            hurt = metrics_of(attacked)
+            s.say(' '.join('%.3f' % a for a in hurt))
+            dropped = [p for p in attacked['participants'] if p['state'] in ('Dropped', 'Ended') and p.get('reason')]
+            for one in dropped:
+                s.say('%s on %s: %s %s' % (one['worker'], one['node'], one['reason'], one.get('message', '')[:120]))
+            check(abs(hurt[-1] - accuracies[-1]) <= 0.01, 'the attack changed the accuracy by more than 1 %')
+
+        with Step('the curve: build/federated.svg'):
+            chart.rounds(m.ROOT / 'build/federated.svg', 'Five nodes, two digits each', 'accuracy on all ten digits after each round; FedAvg, one local epoch',
+                         [('federated', accuracies), ('under attack, with kills', hurt)],
+                         [('one machine with all data', levels['all data on one machine']), ('the best node alone', best)])
+
+
+def run_job(varda, step, spec, watcher=None):
+    """Applies the job and waits for the end; returns the status."""
+    name = spec['metadata']['name']
+    varda.kubectl('apply', '-f', '-', input=json.dumps(spec))
+    last = ''
+
+    def probe():
+        nonlocal last
+        status = varda.get('federatedlearningjob', name).get('status', {})
+        line = varda.kubectl('get', 'federatedlearningjob', name, '--no-headers').strip()
+        if line.rsplit(None, 1)[0] != last:
+            last = line.rsplit(None, 1)[0]
+            step.say(line)
+        if watcher:
+            watcher.look(name, status)
+        check(status.get('phase') != 'Failed', json.dumps(status.get('conditions')))
+        return status.get('phase') == 'Complete' and status
+    return m.wait_until('the end of the job', probe, every=0.3)
+
+
+def metrics_of(status):
+    return [float(round['metrics']['accuracy']) for round in status['history']]
+
+
+class Killer:
+    """Kills one trainer in each of the first rounds, and the aggregator twice."""
+
+    def __init__(self, varda, step):
+        self.varda, self.step, self.done = varda, step, set()
+
+    def look(self, name, status):
+        number = status.get('round', 0)
+        if number < 2 or number in self.done or number > 6:
+            return
+        self.done.add(number)
+        pods = sorted(p['metadata']['name'] for p in self.varda.pods() if p['metadata']['name'].startswith(name))
+        trainers = [p for p in pods if '-train' in p]
+        victims = [trainers[number % len(trainers)]] + ([p for p in pods if p not in trainers][:1] if number in (3, 5) else [])
+        for pod in victims:
+            state = self.varda.get('pod', pod)['status']['containerStatuses'][0]
+            os.kill(int(state['containerID'].split('://')[1].split('-')[0]), signal.SIGKILL)
+            self.step.say('round %d: killed %s' % (number, pod))
+
+
+if __name__ == '__main__':
+    run(main)

@@ -87,6 +87,7 @@ Json progress_body(const Snapshot& snapshot) {
   Json data = Json::object({{"joined", snapshot.present},
                             {"bytesUp", snapshot.received_bytes},
                             {"bytesDown", snapshot.sent_bytes}});
+  if (snapshot.epsilon) data.set("epsilon", short_number(*snapshot.epsilon));
   if (const auto* metrics = last_metrics(snapshot)) data.set("metrics", metrics_json(*metrics));
   data.set("participants", participants_json(snapshot));
   if (codec::write_json(data).size() > kProgressBytesMax) data.erase("participants");
@@ -132,6 +133,7 @@ Json final_body(const Snapshot& snapshot, const ResultFiles& files) {
                             {"rounds", snapshot.history.size()},
                             {"reason", snapshot.reason}});
   if (!files.file.empty()) data.set("file", files.file);
+  if (snapshot.epsilon) data.set("epsilon", short_number(*snapshot.epsilon));
   if (const auto* metrics = last_metrics(snapshot)) data.set("metrics", metrics_json(*metrics));
   if (!snapshot.history.empty()) {
     data.set("samples", static_cast<std::int64_t>(snapshot.history.back().samples));

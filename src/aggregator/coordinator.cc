@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "aggregator/privacy_budget.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/rng.h"
@@ -54,6 +55,10 @@ federated::Bounds bounds_of(const federated::BoundsSettings& settings) {
 
 /// Members of settings that a running job keeps.
 Settings changed_between_rounds(const Settings& before, Settings wanted) {
+  // The budget may change; all else of privacy is a promise to the clients.
+  const auto budget = wanted.privacy ? wanted.privacy->epsilon_max : std::nullopt;
+  wanted.privacy = before.privacy;
+  if (wanted.privacy) wanted.privacy->epsilon_max = budget;
   wanted.mode = before.mode;
   wanted.aggregator = before.aggregator;
   wanted.compression = before.compression;
@@ -112,6 +117,7 @@ class CoordinatorImpl final : public Coordinator {
     std::string control;  // SHA-256 of the server's control variate; "": none
     std::string file;     // SHA-256 of the model file for clients
     std::string updates;  // chained digest of all updates that counted
+    std::optional<PrivacyBudget> privacy;
   };
 
   RoundMachine::Options machine_options(const std::string& model) const;
@@ -126,6 +132,8 @@ class CoordinatorImpl final : public Coordinator {
   void find_lost(SteadyTime now) REQUIRES(mutex_);
   Status aggregate(const Context& ctx) EXCLUDES(mutex_);
   Status collect_garbage() EXCLUDES(mutex_);
+  /// The present round is the last one if the budget is too small for another.
+  void end_at_budget() REQUIRES(mutex_);
   bool is_participant(const std::string& client) const REQUIRES(mutex_) {
     return !participants_ || participants_->contains(client);
   }
@@ -184,6 +192,14 @@ Status CoordinatorImpl::prepare(const ModelFile& model, os::Path directory) {
       federated::Rule::make(
           Json::object({{"name", aggregator.name}, {"parameters", aggregator.parameters}}), layout_)
           .context("aggregator"));
+  if (const auto& privacy = options_.settings.privacy) {
+    if (!rule_->supports_privacy())
+      return Error(Code::kInvalid, "privacy: the rule " + rule_->name() +
+                                       " has no private form; FedAvg, FedProx, FedAvgM, "
+                                       "FedAdagrad, FedAdam and FedYogi have one");
+    const MutexLock lock(mutex_);
+    TRY(beside_.privacy, PrivacyBudget::begin(*privacy));
+  }
   needs_loss_ = rule_->needs_loss();
   needs_control_ = rule_->needs_control();
   // F64 values, or an index and a value for each; the same again for control variates.
@@ -224,7 +240,10 @@ Status CoordinatorImpl::restore(const Json& state) {
     const MutexLock lock(mutex_);
     settings_ = options_.settings;
     beside_ = {state["rule"].as_string(), state["control"].as_string(), state["file"].as_string(),
-               state["updatesSha256"].as_string()};
+               state["updatesSha256"].as_string(), std::nullopt};
+    if (const auto& privacy = settings_.privacy) {
+      TRY(beside_.privacy, PrivacyBudget::restore(*privacy, state["privacy"]));
+    }
   }
   TRY_VOID(load_rule());
   // The machine without the updates tells which of them are of this job.
@@ -245,6 +264,7 @@ Status CoordinatorImpl::restore(const Json& state) {
   const MutexLock lock(mutex_);
   TRY(machine_, RoundMachine::restore(machine_options(""), state["rounds"], stored, now));
   for (const auto& client : machine_->clients()) seen_[client.name] = now;
+  if (machine_->phase() == Phase::kEvaluating) end_at_budget();
   log::info("job continues", {{"job", job_},
                               {"round", machine_->round()},
                               {"phase", to_string(machine_->phase())},
@@ -289,15 +309,17 @@ void CoordinatorImpl::note(const Step& step) {
 }
 
 std::string CoordinatorImpl::state_text() {
-  return codec::write_json(Json::object({{"format", kStateFormat},
-                                         {"job", job_},
-                                         {"layout", layout_->digest().hex()},
-                                         {"settings", federated::to_json(settings_)},
-                                         {"rule", beside_.rule},
-                                         {"control", beside_.control},
-                                         {"file", beside_.file},
-                                         {"updatesSha256", beside_.updates},
-                                         {"rounds", machine_->to_json(clock_.now())}}));
+  Json out = Json::object({{"format", kStateFormat},
+                           {"job", job_},
+                           {"layout", layout_->digest().hex()},
+                           {"settings", federated::to_json(settings_)},
+                           {"rule", beside_.rule},
+                           {"control", beside_.control},
+                           {"file", beside_.file},
+                           {"updatesSha256", beside_.updates},
+                           {"rounds", machine_->to_json(clock_.now())}});
+  if (beside_.privacy) out.set("privacy", beside_.privacy->to_json());
+  return codec::write_json(out);
 }
 
 Status CoordinatorImpl::persist() {
@@ -404,6 +426,12 @@ Json CoordinatorImpl::task_json(const Task& task) {
         {{"encoding", to_string(settings_.compression.encoding)}, {"bytesMax", update_bytes_max_}});
     if (settings_.compression.encoding == federated::Compression::kTopK)
       update.set("keep", settings_.compression.keep);
+    if (const auto& privacy = settings_.privacy;
+        privacy && privacy->mode == federated::PrivacyMode::kLocal)
+      update.set("noise",
+                 Json::object({{"clip", privacy->clip},
+                               {"deviation", privacy::local_deviation(privacy->noise_multiplier,
+                                                                      privacy->clip)}}));
     out.set("update", std::move(update));
   }
   out.set("train", std::move(train_json));
@@ -638,11 +666,15 @@ Status CoordinatorImpl::aggregate(const Context& ctx) {
   std::vector<AcceptedUpdate> updates;
   std::int64_t round = 0;
   Settings settings;
+  Beside beside;
+  std::uint64_t wanted = 1;  // clients of the round
   {
     const MutexLock lock(mutex_);
     updates = machine_->updates();
     round = machine_->round();
     settings = settings_;
+    beside = beside_;
+    wanted = static_cast<std::uint64_t>(std::max<std::int64_t>(1, machine_->target()));
   }
   const SteadyTime begin = clock_.now();
   std::vector<std::unique_ptr<UpdateReader>> readers;
@@ -664,8 +696,14 @@ Status CoordinatorImpl::aggregate(const Context& ctx) {
                                  std::max<std::int64_t>(0, round - update.trained_on)))});
   }
   TRY(Weights weights, this->weights());
-  auto applied = rule_->apply(ctx, std::move(contributions), weights.values(),
-                              {.threads = options_.threads, .bounds = bounds_of(settings.bounds)});
+  federated::ApplyOptions apply = {.threads = options_.threads,
+                                   .bounds = bounds_of(settings.bounds)};
+  if (beside.privacy) {
+    TRY(apply.privacy, beside.privacy->mean(round, wanted));
+    // Limits that depend on other clients' updates would have a sensitivity of their own.
+    apply.bounds = {.norm_max = 0, .norm_factor = 0, .weight_factor = 0, .weight_max = 0};
+  }
+  auto applied = rule_->apply(ctx, std::move(contributions), weights.values(), apply);
   readers.clear();
   if (!applied.ok()) {
     if (applied.error().code() == Code::kUnavailable) {
@@ -680,11 +718,7 @@ Status CoordinatorImpl::aggregate(const Context& ctx) {
     return std::move(error).as_terminal(error.code() != Code::kCancelled &&
                                         error.code() != Code::kTimeout);
   }
-  Beside beside;
-  {
-    const MutexLock lock(mutex_);
-    beside = beside_;
-  }
+  if (beside.privacy) TRY_VOID(beside.privacy->spend(round, wanted, applied->whole));
   TRY(const std::string bytes, weights.to_safetensors());
   TRY(const Sha256 result, store_->put(bytes));
   TRY(const std::string rule_state, rule_->state());
@@ -712,6 +746,7 @@ Status CoordinatorImpl::aggregate(const Context& ctx) {
   beside.updates = chain.finish().hex();
   const MutexLock lock(mutex_);
   beside_ = beside;
+  end_at_budget();
   note(machine_->aggregated(result.hex(), quarantined, clock_.now()));
   log::info("round aggregated",
             {{"round", round},
@@ -719,6 +754,13 @@ Status CoordinatorImpl::aggregate(const Context& ctx) {
              {"model", result.hex()},
              {"seconds", std::chrono::duration<double>(clock_.now() - begin).count()}});
   return {};
+}
+
+void CoordinatorImpl::end_at_budget() {
+  if (!beside_.privacy || beside_.privacy->affords_another(settings_.privacy->epsilon_max)) return;
+  machine_->end_after_round("PrivacyBudget",
+                            "another round would spend more than epsilon " +
+                                codec::write_json(*settings_.privacy->epsilon_max));
 }
 
 Status CoordinatorImpl::collect_garbage() {
@@ -763,6 +805,7 @@ Snapshot CoordinatorImpl::snapshot() {
                .message = machine_->message(),
                .received_bytes = received_bytes_.load(std::memory_order_relaxed),
                .sent_bytes = sent_bytes_.load(std::memory_order_relaxed)};
+  if (beside_.privacy) out.epsilon = beside_.privacy->epsilon();
   if (const auto due = machine_->due())
     out.seconds_left = std::chrono::duration<double>(*due - clock_.now()).count();
   return out;

@@ -50,6 +50,7 @@ struct Snapshot {
   std::vector<federated::RoundRecord> history;
   std::optional<double> seconds_left;
   std::string model;           // SHA-256 of the latest weights, in hex
+  std::optional<double> epsilon;  // spent; nothing: the job is not private
   std::string updates_digest;  // SHA-256 over the digests of all updates that count
   std::string job;
   bool evaluating = false;  // the evaluation of the last round goes on

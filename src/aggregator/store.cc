@@ -187,7 +187,8 @@ Result<std::optional<std::string>> Store::state() {
 }
 
 Status Store::save_state(std::string_view state) {
-  return os::write_file_atomically(fs_, root_ / "state.json", state);
+  // The state of a private job has the seed of the noise.
+  return os::write_file_atomically(fs_, root_ / "state.json", state, 0600);
 }
 
 Result<Sha256> Store::put(std::string_view bytes) {

@@ -393,13 +393,19 @@ Step RoundMachine::aggregated(const std::string& model,
   }
   Step step{.save = true, .tasks = true};
   const std::int64_t every = settings_.evaluation.every;
-  if (every > 0 && (round_ % every == 0 || round_ >= settings_.rounds)) step |= begin_evaluation();
+  if (every > 0 && (round_ % every == 0 || is_last_round())) step |= begin_evaluation();
   if (phase_ == Phase::kFinished) return step;
-  if (!evaluation_ || (async() && round_ < settings_.rounds))
+  if (!evaluation_ || (async() && !is_last_round()))
     step |= next();
   else
     phase_ = Phase::kEvaluating;
   return step;
+}
+
+void RoundMachine::end_after_round(const std::string& reason, const std::string& message) {
+  last_round_ = round_;
+  last_reason_ = reason;
+  last_message_ = message;
 }
 
 Step RoundMachine::fail(const std::string& reason, const std::string& message, SteadyTime now) {
@@ -606,6 +612,7 @@ bool RoundMachine::stop_rule_holds(const Metrics& metrics) {
 
 /// The step after a round that is aggregated, and evaluated if that is due.
 Step RoundMachine::next() {
+  if (last_round_ == round_) return finish(last_reason_, last_message_, /*failed=*/false);
   if (round_ >= settings_.rounds)
     return finish("Complete", std::to_string(round_) + " rounds", /*failed=*/false);
   ++round_;

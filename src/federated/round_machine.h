@@ -168,6 +168,8 @@ class RoundMachine {
                   SteadyTime now);
   /// The rule has no result for so few good updates. The round goes on and needs one more.
   Step too_few(SteadyTime now);
+  /// The present round is the last one. Applies to this object only: call it again after restore().
+  void end_after_round(const std::string& reason, const std::string& message);
   /// Ends the job: the rule or the disk failed for good.
   Step fail(const std::string& reason, const std::string& message, SteadyTime now);
   Step time_passed(SteadyTime now);
@@ -261,6 +263,7 @@ class RoundMachine {
   Step next();
   Step finish(std::string reason, std::string message, bool failed);
   bool stop_rule_holds(const Metrics& metrics);
+  bool is_last_round() const { return round_ >= settings_.rounds || last_round_ == round_; }
 
   Settings settings_;
   std::string job_;
@@ -286,6 +289,8 @@ class RoundMachine {
   std::vector<RoundRecord> history_;
   std::optional<double> best_;
   std::int64_t without_better_ = 0;
+  std::int64_t last_round_ = 0;  // 0: settings_.rounds
+  std::string last_reason_, last_message_;
   bool failed_ = false;
   std::string reason_, message_;
 };

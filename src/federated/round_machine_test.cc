@@ -74,6 +74,22 @@ TEST_F(Rounds, RoundWaitsForExpectedClientsButNotLong) {
   EXPECT_EQ(m.target(), 2);
 }
 
+TEST_F(Rounds, AnEarlyLastRoundEndsTheJobWithItsReason) {
+  settings.evaluation.every = 2;
+  RoundMachine m = machine(2);
+  join(m, 1, 2);
+  upload(m, "c1", 1);
+  ASSERT_TRUE(upload(m, "c2", 1).step.aggregate);
+  m.end_after_round("PrivacyBudget", "spent");
+  m.aggregated(digest_of("model 2"), {}, now);
+  EXPECT_EQ(m.phase(), Phase::kEvaluating);  // the last model is always evaluated
+  pass(std::chrono::seconds(200));
+  EXPECT_TRUE(m.time_passed(now).finished);
+  EXPECT_EQ(m.reason(), "PrivacyBudget");
+  EXPECT_FALSE(m.failed());
+  EXPECT_EQ(m.history().size(), 1U);
+}
+
 TEST_F(Rounds, RoundOpensWithTheMinimumOfClients) {
   settings.minimum_clients = 3;
   RoundMachine m = machine(3);

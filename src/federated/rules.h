@@ -24,6 +24,7 @@
 #include "codec/json.h"
 #include "federated/update.h"
 #include "federated/weights.h"
+#include "privacy/key_agreement.h"
 
 namespace varda::federated {
 
@@ -53,9 +54,20 @@ struct Bounds {
   double weight_max = 0;
 };
 
+/// A differentially private mean (privacy/mechanism.h): each update is cut to the length `clip`,
+/// the sum is divided by `clients` whatever the number of updates, and noise is added to the mean.
+struct PrivateMean {
+  double clip = 0;
+  std::uint64_t clients = 1;
+  double deviation = 0;    // of the noise in each coordinate
+  privacy::Key seed = {};  // secret; the same seed gives the same noise
+};
+
 struct ApplyOptions {
   std::size_t threads = 1;
   Bounds bounds = {};
+  /// Only for a rule with supports_privacy(). Samples and staleness have no weight then.
+  std::optional<PrivateMean> privacy = {};
 };
 
 /// A client whose update did not count.
@@ -78,6 +90,7 @@ struct Applied {
   std::vector<Share> shares;             // by client, without the quarantined
   std::vector<Quarantined> quarantined;  // by client
   double norm = 0;                       // L2 norm of the step: next model minus previous model
+  std::uint64_t whole = 0;               // updates that PrivateMean::clip left whole
 };
 
 /// The state of the aggregation between rounds. One call at a time.
@@ -99,6 +112,8 @@ class Rule {
   /// SCAFFOLD: the server's control variate for the next task; empty otherwise. Valid until apply()
   /// or restore().
   virtual std::span<const float> control() const { return {}; }
+  /// The step depends on the updates by their mean alone, which may be private.
+  virtual bool supports_privacy() const { return false; }
   /// The least number of updates for which the rule has a result.
   virtual std::size_t updates_min() const = 0;
 

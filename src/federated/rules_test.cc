@@ -75,6 +75,54 @@ std::string read_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+TEST(PrivateMean, IsTheClippedSumByTheFixedDivisorWithNoise) {
+  const LayoutPointer layout = flat_layout(5000);
+  Clients clients{layout, {}, {}};
+  std::vector<float> small(layout->size(), 0.001F), large(layout->size(), -0.1F);
+  clients.add("a", small, 7);
+  clients.add("b", large, 900);
+  const double clip = 1, norm = clients.updates[1]->norm();
+  ASSERT_LT(clients.updates[0]->norm(), clip);
+  const auto rule = rule_of("FedAvg", layout);
+  PrivateMean mean{.clip = clip, .clients = 4, .deviation = 0, .seed = {1}};
+  std::vector<float> model(layout->size());
+  const auto applied =
+      rule->apply({}, clients.contributions, model, {.bounds = kNoBounds, .privacy = mean});
+  ASSERT_TRUE(applied.ok()) << applied.error();
+  EXPECT_EQ(applied->whole, 1U);
+  EXPECT_NEAR(model[0], (0.001 - 0.1 * clip / norm) / 4, 1e-7);
+
+  mean.deviation = 0.5;
+  std::vector<float> first, noisy(layout->size());
+  for (const std::size_t threads : {1U, 2U, 5U}) {
+    std::fill(noisy.begin(), noisy.end(), 0.F);
+    ASSERT_TRUE(rule->apply({}, clients.contributions, noisy,
+                            {.threads = threads, .bounds = kNoBounds, .privacy = mean})
+                    .ok());
+    if (first.empty()) first = noisy;
+    EXPECT_EQ(first, noisy) << threads;
+  }
+  double squares = 0;
+  for (std::size_t i = 0; i < noisy.size(); ++i)
+    squares += std::pow(static_cast<double>(noisy[i]) - model[i], 2);
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(noisy.size())), 0.5, 0.02);
+}
+
+TEST(PrivateMean, RulesWithoutAMeanRefuse) {
+  const LayoutPointer layout = flat_layout(10);
+  Clients clients = random_clients(layout, 8, 1);
+  std::vector<float> model(layout->size());
+  for (const std::string& name : Rule::names()) {
+    const auto rule = rule_of(name, layout);
+    const auto applied =
+        rule->apply({}, clients.contributions, model,
+                    {.bounds = kNoBounds, .privacy = PrivateMean{.clip = 1, .clients = 8}});
+    EXPECT_EQ(applied.ok(), rule->supports_privacy()) << name;
+  }
+  EXPECT_FALSE(rule_of("Median", layout)->supports_privacy());
+  EXPECT_TRUE(rule_of("FedAdam", layout)->supports_privacy());
+}
+
 // testdata/rules.py computes the expectations from the papers' formulas.
 TEST(Rules, FollowTheFormulasOfTheirPapers) {
   const Json table = codec::parse_json(read_text(VARDA_TESTDATA "/rules.json")).value();

@@ -19,6 +19,8 @@ constexpr std::chrono::seconds kDeadlineMin{1}, kDeadlineMax{30 * 86'400};
 
 constexpr Choice<Mode> kModes[] = {{"sync", Mode::kSync}, {"async", Mode::kAsync}};
 constexpr Choice<Late> kLates[] = {{"drop", Late::kDrop}, {"fold", Late::kFold}};
+constexpr Choice<PrivacyMode> kPrivacyModes[] = {{"central", PrivacyMode::kCentral},
+                                                 {"local", PrivacyMode::kLocal}};
 constexpr Choice<Compression> kCompressions[] = {{"dense", Compression::kDense},
                                                  {"fp16", Compression::kFp16},
                                                  {"bf16", Compression::kBf16},
@@ -56,7 +58,40 @@ void read_limit(SettingsReader& in, std::string_view name, std::optional<double>
   if (value < std::numeric_limits<double>::infinity()) out = value;
 }
 
+void read_privacy(const Json& json, Status& status, PrivacySettings& out) {
+  SettingsReader in(json, "privacy", status);
+  in.choice("mode", out.mode, kPrivacyModes);
+  in.number("clip", out.clip, {0, 1e12, kAboveLow});
+  in.number("noiseMultiplier", out.noise_multiplier, {0, 1e6, kAboveLow});
+  in.number("delta", out.delta, {0, 0.1, kAboveLow});
+  read_limit(in, "epsilonMax", out.epsilon_max);
+  if (const Json* value = in.object("adaptiveClip")) {
+    PrivacySettings::AdaptiveClip& clip = out.adaptive_clip.emplace();
+    SettingsReader members(*value, "privacy.adaptiveClip", status);
+    members.number("quantile", clip.quantile, {0.01, 0.99});
+    members.number("learningRate", clip.learning_rate, {0, 1, kAboveLow});
+    members.end();
+  }
+  in.end();
+}
+
+Status check_privacy(const Settings& settings) {
+  const PrivacySettings& privacy = *settings.privacy;
+  if (privacy.clip <= 0 || privacy.noise_multiplier <= 0)
+    return contradiction("privacy needs the members clip and noiseMultiplier");
+  if (privacy.epsilon_max && *privacy.epsilon_max <= 0)
+    return contradiction("privacy.epsilonMax must be positive");
+  if (settings.mode == Mode::kAsync)
+    return contradiction("privacy needs the mode sync: it counts one update of a client a round");
+  if (settings.late == Late::kFold)
+    return contradiction("privacy needs late: drop, since a late update joins a second mean");
+  if (privacy.adaptive_clip && privacy.mode == PrivacyMode::kLocal)
+    return contradiction("privacy.adaptiveClip needs the mode central");
+  return {};
+}
+
 Status check_settings(const Settings& settings) {
+  if (settings.privacy) TRY_VOID(check_privacy(settings));
   if (settings.quorum > 1 &&
       settings.quorum != static_cast<double>(static_cast<std::int64_t>(settings.quorum)))
     return contradiction("quorum must be a share up to 1 or a whole number of clients, not " +
@@ -84,6 +119,7 @@ Status check_settings(const Settings& settings) {
 
 std::string_view to_string(Mode mode) { return choice_name(kModes, mode); }
 std::string_view to_string(Late late) { return choice_name(kLates, late); }
+std::string_view to_string(PrivacyMode mode) { return choice_name(kPrivacyModes, mode); }
 std::string_view to_string(Compression encoding) { return choice_name(kCompressions, encoding); }
 
 Result<Compression> parse_compression(std::string_view name) {
@@ -144,12 +180,11 @@ Result<Settings> parse_settings(const Json& json) {
   }
   read_object(in, "client", out.client);
   read_seed(in, out.seed);
-  const Json* privacy = in.object("privacy");
+  if (const Json* value = in.object("privacy")) read_privacy(*value, status, out.privacy.emplace());
   const Json* secure = in.object("secureAggregation");
   in.end();
   TRY_VOID(std::move(status));
   // A job whose owner believes in protection must not run without it.
-  if (privacy != nullptr) return Error(Code::kUnsupported, "privacy is not supported yet");
   if (secure != nullptr) return Error(Code::kUnsupported, "secureAggregation is not supported yet");
   TRY_VOID(check_settings(out));
   out.train.seed = out.seed;
@@ -210,6 +245,17 @@ Json to_json(const Settings& settings) {
                                   {"normFactor", settings.bounds.norm_factor},
                                   {"weightFactor", settings.bounds.weight_factor},
                                   {"weightMax", settings.bounds.weight_max}}));
+  if (const auto& privacy = settings.privacy) {
+    Json members = Json::object({{"mode", to_string(privacy->mode)},
+                                 {"clip", privacy->clip},
+                                 {"noiseMultiplier", privacy->noise_multiplier},
+                                 {"delta", privacy->delta}});
+    if (privacy->epsilon_max) members.set("epsilonMax", *privacy->epsilon_max);
+    if (const auto& clip = privacy->adaptive_clip)
+      members.set("adaptiveClip", Json::object({{"quantile", clip->quantile},
+                                                {"learningRate", clip->learning_rate}}));
+    out.set("privacy", std::move(members));
+  }
   if (settings.client.is_object()) out.set("client", settings.client);
   out.set("seed", static_cast<std::int64_t>(settings.seed));
   return out;

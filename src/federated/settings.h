@@ -59,6 +59,23 @@ struct BoundsSettings {
   double weight_max = 0;      // samples that count
 };
 
+/// kCentral: the aggregator adds noise to the mean. kLocal: each client adds noise to the update.
+enum class PrivacyMode : std::uint8_t { kCentral, kLocal };
+
+/// Differential privacy of the clients, docs/design/031-privacy.md.
+struct PrivacySettings {
+  struct AdaptiveClip {
+    double quantile = 0.5;       // share of updates that the clip leaves whole
+    double learning_rate = 0.2;  // of the clip's logarithm
+  };
+  PrivacyMode mode = PrivacyMode::kCentral;
+  double clip = 0;              // largest L2 norm of an update; above 0
+  double noise_multiplier = 0;  // deviation of the noise in units of the sensitivity; above 0
+  double delta = 1e-5;
+  std::optional<double> epsilon_max;  // the job ends before a round that would spend more
+  std::optional<AdaptiveClip> adaptive_clip;
+};
+
 /// The part of the settings that a client needs. A task carries it as the member `train`.
 struct TrainSettings {
   std::int64_t local_epochs = 1;
@@ -85,6 +102,7 @@ struct Settings {
   std::int64_t buffer_size = 10;    // async: updates for a new model
   std::int64_t staleness_max = 20;  // versions; older updates are dropped
   BoundsSettings bounds;
+  std::optional<PrivacySettings> privacy;
   codec::Json client = codec::Json();  // settings of the clients alone; or null
   std::uint64_t seed = 1;              // below 2^63
 };
@@ -92,7 +110,7 @@ struct Settings {
 /// Absent members have their defaults. kInvalid: a member is unknown, out of range or does not fit
 /// another; the message has the path of the member, the value and the nearest name.
 ///
-/// kUnsupported: `privacy` or `secureAggregation` is set.
+/// kUnsupported: `secureAggregation` is set.
 Result<Settings> parse_settings(const codec::Json& json);
 /// All members. parse_settings() reads the same settings back.
 codec::Json to_json(const Settings& settings);
@@ -103,6 +121,7 @@ codec::Json to_json(const TrainSettings& settings);
 
 std::string_view to_string(Mode mode);
 std::string_view to_string(Late late);
+std::string_view to_string(PrivacyMode mode);
 std::string_view to_string(Compression encoding);
 /// kInvalid: an unknown name.
 Result<Compression> parse_compression(std::string_view name);

@@ -1,6 +1,7 @@
 #include "participant/client.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "participant/internal/presence.h"
 #include "participant/state.h"
 #include "participant/transfer.h"
+#include "privacy/mechanism.h"
 
 namespace varda::participant {
 namespace {
@@ -28,6 +30,15 @@ std::uint64_t rounding_seed(const std::string& task, const std::string& client) 
   std::uint64_t out = 0;
   std::memcpy(&out, digest.bytes.data(), sizeof out);
   return out >> 1;
+}
+
+/// Local differential privacy, docs/design/031-privacy.md. The seed is never stored.
+void make_private(const Task::Update::Noise& wanted, TrainedUpdate& update) {
+  double squares = 0;
+  for (const float value : update.delta) squares += static_cast<double>(value) * value;
+  const auto factor = static_cast<float>(privacy::clip_factor(std::sqrt(squares), wanted.clip));
+  for (float& value : update.delta) value *= factor;
+  privacy::add_noise(privacy::random_key(), wanted.deviation, update.delta);
 }
 
 /// Another try may help.
@@ -273,8 +284,9 @@ class Client {
         task, [&](const Context& ctx) { return worker_.train(ctx, assignment_of(task, files)); });
     if (!result.ok()) return result.error();
     if (!*result) return state_->done(task.id);  // the job has ended
-    const TrainedUpdate trained = std::move(**result);
+    TrainedUpdate trained = std::move(**result);
     observer_.trained(task, trained);
+    if (const auto& noise = task.update.noise) make_private(*noise, trained);
     const federated::Layout& layout = files.model.layout();
     // Dense FP32 loses nothing, so there is no error to feed back.
     const bool exact = task.update.encoding == federated::Encoding::kDense &&

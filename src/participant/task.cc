@@ -98,7 +98,17 @@ Status read_update(const Json& json, Task::Update& out) {
   std::int64_t bytes = 0;
   in.integer("bytesMax", bytes, 0, kBytesMax);
   out.bytes_max = static_cast<std::uint64_t>(bytes);
-  return status;
+  TRY_VOID(std::move(status));
+  // A client that ignored a wrong request for noise would send an unprotected update.
+  if (const Json* noise = json.find("noise"); noise != nullptr && !noise->is_null()) {
+    Task::Update::Noise& wanted = out.noise.emplace();
+    wanted.clip = (*noise)["clip"].as_double();
+    wanted.deviation = (*noise)["deviation"].as_double();
+    for (const double value : {wanted.clip, wanted.deviation})
+      if (!(value > 0) || !std::isfinite(value))
+        return wrong("update.noise", "{clip, deviation}, both positive");
+  }
+  return {};
 }
 
 }  // namespace

@@ -49,6 +49,11 @@ struct Task {
     tensor::DType dtype = tensor::DType::kFp32;
     double keep = 0.01;           // kTopK
     std::uint64_t bytes_max = 0;  // 0: no limit
+    /// Local differential privacy: the update is cut to the length `clip`, and gets noise.
+    struct Noise {
+      double clip = 0, deviation = 0;  // above 0
+    };
+    std::optional<Noise> noise;
   };
 
   Kind kind = Kind::kTrain;

@@ -26,8 +26,9 @@ struct KeyStream::Impl {
   std::unique_ptr<EVP_CIPHER_CTX, FreeStreamCipher> cipher{EVP_CIPHER_CTX_new()};
 };
 
-KeyStream::KeyStream(const Key& key) : impl_(std::make_unique<Impl>()) {
-  const unsigned char counter[16] = {};
+KeyStream::KeyStream(const Key& key, std::uint64_t first) : impl_(std::make_unique<Impl>()) {
+  unsigned char counter[16] = {};
+  for (int i = 0; i < 8; ++i) counter[15 - i] = static_cast<unsigned char>(first >> (8 * i));
   CHECK(impl_->cipher != nullptr && EVP_EncryptInit_ex(impl_->cipher.get(), EVP_aes_256_ctr(),
                                                        nullptr, key.data(), counter) == 1);
 }

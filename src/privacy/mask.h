@@ -11,11 +11,11 @@
 
 namespace varda::privacy {
 
-/// The key stream of AES-256-CTR with the initial counter 0. A key makes one stream. Not
-/// thread-safe.
+/// The key stream of AES-256-CTR from the block `first` on; a block has 16 bytes. A key makes one
+/// stream. Not thread-safe.
 class KeyStream {
  public:
-  explicit KeyStream(const Key& key);
+  explicit KeyStream(const Key& key, std::uint64_t first = 0);
   ~KeyStream();
   void fill(std::span<std::uint8_t> out);
 
@@ -32,7 +32,8 @@ void add_mask(const Key& key, Sign sign, std::span<std::uint32_t> values);
 /// 1958, from 53 random bits for each of the two uniform numbers. Not thread-safe.
 class Noise {
  public:
-  explicit Noise(const Key& seed) : stream_(seed) {}
+  /// From number `first` of the seed's sequence on; `first` is even.
+  explicit Noise(const Key& seed, std::uint64_t first = 0) : stream_(seed, first / 2) {}
   /// Standard normal.
   double next();
 

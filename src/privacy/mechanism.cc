@@ -22,6 +22,12 @@ void add_noise(const Key& seed, double deviation, std::span<float> values) {
   for (float& value : values) value = static_cast<float>(value + deviation * noise.next());
 }
 
+void add_noise(const Key& seed, double deviation, std::uint64_t first, std::span<double> values) {
+  CHECK(first % 2 == 0);
+  Noise noise(seed, first);
+  for (double& value : values) value += deviation * noise.next();
+}
+
 Result<AdaptiveClip> AdaptiveClip::of(const Options& options) {
   if (!(options.first_clip > 0) || !std::isfinite(options.first_clip))
     return Error(Code::kInvalid, "the first clip must be positive");

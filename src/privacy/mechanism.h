@@ -21,6 +21,9 @@ double clip_factor(double norm, double clip);
 double central_deviation(double noise_multiplier, double clip, std::uint64_t clients);
 /// Adds noise that depends on the seed alone.
 void add_noise(const Key& seed, double deviation, std::span<float> values);
+/// The same for the coordinates from `first` on, which is even. Blocks of a vector get the noise of
+/// the whole vector.
+void add_noise(const Key& seed, double deviation, std::uint64_t first, std::span<double> values);
 
 /// The clip follows a quantile of the updates' lengths: Andrew et al. 2021, "Differentially Private
 /// Learning with Adaptive Clipping" (arXiv:1905.03871), algorithm 1. Not thread-safe.

@@ -141,6 +141,17 @@ TEST(Mechanism, NoiseIsStandardNormalAndRepeats) {
   EXPECT_NEAR(fourth / n / 16, 3, 0.1);  // kurtosis
 }
 
+TEST(Mechanism, BlocksGetTheNoiseOfTheWholeVector) {
+  const Key seed = key_from(std::string(64, '3'));
+  std::vector<double> whole(1001), blocks(whole.size());
+  add_noise(seed, 1, 0, whole);
+  for (const std::size_t first : {600, 0, 300, 900}) {
+    const std::size_t end = std::min<std::size_t>(first + 300, blocks.size());
+    add_noise(seed, 1, first, std::span(blocks).subspan(first, end - first));
+  }
+  EXPECT_EQ(whole, blocks);
+}
+
 TEST(AdaptiveClip, MovesTowardsTheQuantile) {
   auto clip = AdaptiveClip::of({.first_clip = 10, .quantile = 0.5, .learning_rate = 0.2});
   ASSERT_TRUE(clip.ok());

@@ -45,6 +45,8 @@ Result<Applied> RuleBase::apply(const Context& ctx, std::vector<Contribution> co
   if (global.size() != layout_->size())
     return Error(Code::kInvalid, "the model has " + std::to_string(global.size()) +
                                      " values, the layout " + std::to_string(layout_->size()));
+  if (options.privacy && !supports_privacy())
+    return Error(Code::kInvalid, name_ + " has no private form: its step is no mean of updates");
   std::sort(contributions.begin(), contributions.end(),
             [](const auto& a, const auto& b) { return a.client < b.client; });
   TRY_VOID(check_contributions(contributions, *layout_));
@@ -58,7 +60,7 @@ Result<Applied> RuleBase::apply(const Context& ctx, std::vector<Contribution> co
                        ? ""
                        : ", " + std::to_string(out.quarantined.size()) + " more are quarantined"));
   }
-  RoundUpdates round{ctx, std::move(contributions), {}, options.threads};
+  RoundUpdates round{ctx, std::move(contributions), {}, options.threads, options.privacy};
   round.samples = capped_samples(round.contributions, options.bounds);
   TRY(const double squares, aggregate(round, global, out));
   if (!std::isfinite(squares))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ struct RoundUpdates {
   std::vector<Contribution> contributions;
   std::vector<double> samples;  // after the limits of Bounds
   std::size_t threads = 1;
+  std::optional<PrivateMean> privacy = {};
 
   std::vector<const UpdateReader*> updates() const;
 };

@@ -5,6 +5,7 @@
 #include "federated/internal/bounds.h"
 #include "federated/internal/kernels.h"
 #include "federated/internal/rule_base.h"
+#include "privacy/mechanism.h"
 
 namespace varda::federated {
 namespace {
@@ -46,13 +47,16 @@ class MeanRule : public RuleBase {
 
   Result<double> aggregate(const RoundUpdates& round, std::span<float> global,
                            Applied& applied) override {
-    const std::vector<double> weights = factors(round);
+    const std::vector<double> weights =
+        round.privacy ? private_factors(round, applied) : factors(round);
     std::vector<Term> terms;
     for (std::size_t i = 0; i < weights.size(); ++i)
       terms.push_back({round.contributions[i].update, weights[i]});
     TRY(const double squares,
         fold(round.ctx, terms, global.size(), round.threads, UpdateSource::kDelta,
              [&](std::size_t first, std::span<double> sum) {
+               if (const auto& mean = round.privacy)
+                 privacy::add_noise(mean->seed, mean->deviation, first, sum);
                server_step(first, sum);
                return kernels::add_step(global.data() + first, sum.data(), settings_.learning_rate,
                                         sum.size());
@@ -63,6 +67,25 @@ class MeanRule : public RuleBase {
   }
 
   const MeanSettings settings_;
+
+ private:
+  static std::vector<double> private_factors(const RoundUpdates& round, Applied& applied) {
+    const PrivateMean& mean = *round.privacy;
+    std::vector<double> out;
+    for (const Contribution& c : round.contributions) {
+      out.push_back(privacy::clip_factor(c.update->norm(), mean.clip) /
+                    static_cast<double>(mean.clients));
+      if (c.update->norm() <= mean.clip) ++applied.whole;
+    }
+    return out;
+  }
+};
+
+/// The mean alone.
+class AverageRule final : public MeanRule {
+ public:
+  using MeanRule::MeanRule;
+  bool supports_privacy() const override { return true; }
 };
 
 /// FedAvg (McMahan et al. 2017), FedProx (Li et al. 2020): the proximal term is the client's.
@@ -74,7 +97,7 @@ std::unique_ptr<Rule> make_fedavg(SettingsReader& in, const std::string& name,
     double proximal = 0;
     in.number("proximal", proximal, {0, 1e6});
   }
-  return std::make_unique<MeanRule>(name, std::move(layout), settings);
+  return std::make_unique<AverageRule>(name, std::move(layout), settings);
 }
 
 /// FedAvgM (Hsu et al. 2019): v = momentum * v + mean; model += learningRate * v.
@@ -87,6 +110,7 @@ class MomentumRule final : public MeanRule {
         momentum_(momentum),
         is_buffered_(this->name() == "FedBuff"),
         velocity_(momentum > 0 ? this->layout().size() : 0) {}
+  bool supports_privacy() const override { return !is_buffered_; }
 
   static std::unique_ptr<Rule> make(SettingsReader& in, const std::string& name,
                                     LayoutPointer layout) {
@@ -138,6 +162,7 @@ class AdaptiveRule final : public MeanRule {
         constants_(constants),
         first_(this->layout().size()),
         second_(this->layout().size(), static_cast<float>(constants.tau * constants.tau)) {}
+  bool supports_privacy() const override { return true; }
 
   static std::unique_ptr<Rule> make(SettingsReader& in, const std::string& name,
                                     LayoutPointer layout) {
