@@ -189,7 +189,7 @@ codec::Sha256 digest_of(const std::string& name, const Clients& clients, std::si
 }
 
 TEST(Rules, AnyOrderAndAnyNumberOfThreadsGiveOneDigest) {
-  const Clients clients = random_clients(mixed_layout(20'001), 11, 5);
+  const Clients clients = random_clients(mixed_layout(50'001), 11, 5);
   for (const std::string& name : Rule::names()) {
     const codec::Sha256 expected = digest_of(name, clients, 1, 0);
     for (std::uint64_t order = 1; order <= 20; ++order)

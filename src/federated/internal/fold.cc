@@ -9,13 +9,16 @@
 namespace varda::federated {
 namespace {
 
-constexpr std::size_t kMeanBlock = 4096;
+// Short blocks end the hardware's prefetching early: with 16,384 values the mean of 100 updates
+// runs at the speed of memory, with 4,096 at three quarters of it. The sums still fit the L2 cache.
+constexpr std::size_t kMeanBlock = 16'384;
+constexpr std::size_t kSharedBlockMax = 4096;
 constexpr std::size_t kBlockFloats = 128u << 10;  // of all updates: half of a usual L2 cache
 
 /// Coordinates of a block if blocks of `updates` lie in the cache at once.
 std::size_t block_for(std::size_t updates, std::size_t least) {
   return std::clamp(kBlockFloats / std::max<std::size_t>(updates, 1) / least * least, least,
-                    kMeanBlock);
+                    kSharedBlockMax);
 }
 
 std::vector<const UpdateReader*> updates_of(std::span<const Term> terms) {
