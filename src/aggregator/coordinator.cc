@@ -122,7 +122,12 @@ class CoordinatorImpl final : public Coordinator {
 
   RoundMachine::Options machine_options(const std::string& model) const;
   Status restore(const Json& state);
-  Status load_rule();
+  Json rule_json() const {
+    return Json::object({{"name", options_.settings.aggregator.name},
+                         {"parameters", options_.settings.aggregator.parameters}});
+  }
+  /// The rule in the state of the last round.
+  Status reset_rule() EXCLUDES(mutex_);
   Result<AcceptedUpdate> accepted_update(const StoredUpdate& stored);
   void note(const Step& step) REQUIRES(mutex_);
   std::string state_text() REQUIRES(mutex_);
@@ -150,6 +155,7 @@ class CoordinatorImpl final : public Coordinator {
   const Clock& clock_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<federated::Rule> rule_;  // of the thread that runs the rounds
+  bool rule_usable_ = true;  // false: an aggregation failed halfway
   bool needs_loss_ = false, needs_control_ = false;
   std::uint64_t update_bytes_max_ = 0;
   std::string job_;
@@ -187,11 +193,7 @@ RoundMachine::Options CoordinatorImpl::machine_options(const std::string& model)
 
 Status CoordinatorImpl::prepare(const ModelFile& model, os::Path directory) {
   TRY(store_, Store::open(std::move(directory), fs_));
-  const federated::AggregatorSettings& aggregator = options_.settings.aggregator;
-  TRY(rule_,
-      federated::Rule::make(
-          Json::object({{"name", aggregator.name}, {"parameters", aggregator.parameters}}), layout_)
-          .context("aggregator"));
+  TRY(rule_, federated::Rule::make(rule_json(), layout_).context("aggregator"));
   if (const auto& privacy = options_.settings.privacy) {
     if (!rule_->supports_privacy())
       return Error(Code::kInvalid, "privacy: the rule " + rule_->name() +
@@ -245,7 +247,7 @@ Status CoordinatorImpl::restore(const Json& state) {
       TRY(beside_.privacy, PrivacyBudget::restore(*privacy, state["privacy"]));
     }
   }
-  TRY_VOID(load_rule());
+  TRY_VOID(reset_rule());
   // The machine without the updates tells which of them are of this job.
   TRY(const RoundMachine bare,
       RoundMachine::restore(machine_options(""), state["rounds"], {}, now));
@@ -272,12 +274,20 @@ Status CoordinatorImpl::restore(const Json& state) {
   return {};
 }
 
-Status CoordinatorImpl::load_rule() {
-  const MutexLock lock(mutex_);
-  if (beside_.rule.empty()) return {};
-  TRY(const Sha256 digest, Sha256::parse(beside_.rule).context("state of the rule"));
-  TRY(std::string bytes, store_->read(digest).context("state of the rule"));
-  return rule_->restore(std::move(bytes)).context("state of the rule");
+Status CoordinatorImpl::reset_rule() {
+  TRY(rule_, federated::Rule::make(rule_json(), layout_).context("aggregator"));
+  std::string hex;
+  {
+    const MutexLock lock(mutex_);
+    hex = beside_.rule;
+  }
+  if (!hex.empty()) {
+    TRY(const Sha256 digest, Sha256::parse(hex).context("state of the rule"));
+    TRY(std::string bytes, store_->read(digest).context("state of the rule"));
+    TRY_VOID(rule_->restore(std::move(bytes)).context("state of the rule"));
+  }
+  rule_usable_ = true;
+  return {};
 }
 
 /// Reads an update that was accepted before this start.
@@ -696,6 +706,8 @@ Status CoordinatorImpl::aggregate(const Context& ctx) {
                                  std::max<std::int64_t>(0, round - update.trained_on)))});
   }
   TRY(Weights weights, this->weights());
+  if (!rule_usable_) TRY_VOID(reset_rule());
+  rule_usable_ = false;
   federated::ApplyOptions apply = {.threads = options_.threads,
                                    .bounds = bounds_of(settings.bounds)};
   if (beside.privacy) {
@@ -708,11 +720,11 @@ Status CoordinatorImpl::aggregate(const Context& ctx) {
   if (!applied.ok()) {
     if (applied.error().code() == Code::kUnavailable) {
       log::warn("too few updates for the rule", {{"round", round}, {"error", applied.error()}});
+      rule_usable_ = true;
       const MutexLock lock(mutex_);
       note(machine_->too_few(clock_.now()));
       return {};
     }
-    (void)load_rule();  // the rule may be half changed
     Error error = applied.error();
     // The set of updates is final, so another attempt has the same result.
     return std::move(error).as_terminal(error.code() != Code::kCancelled &&
@@ -744,6 +756,7 @@ Status CoordinatorImpl::aggregate(const Context& ctx) {
   for (const AcceptedUpdate& update : updates)
     if (!quarantined.contains(update.client)) chain.update(update.digest);
   beside.updates = chain.finish().hex();
+  rule_usable_ = true;
   const MutexLock lock(mutex_);
   beside_ = beside;
   end_at_budget();

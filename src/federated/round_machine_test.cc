@@ -15,7 +15,7 @@ using ClientState = RoundMachine::ClientState;
 
 std::string digest_of(const std::string& text) { return codec::Sha256::of(text).hex(); }
 
-class Rounds : public testing::Test {
+class Rounds : public ::testing::Test {
  protected:
   Rounds() {
     settings.rounds = 3;

@@ -754,6 +754,23 @@ def federated_tasks():
     put('federated_task', 'evaluate', json.dumps({'id': 'e', 'kind': 'evaluate', 'model': file}))
     put('federated_task', 'end', json.dumps({'id': 'end', 'kind': 'end', 'failed': True, 'reason': 'NoQuorum', 'message': 'x'}))
     put('federated_task', 'when', json.dumps({'window': {'start': '22:00', 'end': '06:00', 'timezone': 'local'}, 'idle': 0.5, 'power': 'mains'}))
+def rounds():
+    put('rounds', 'settings', 's' + json.dumps({
+        'mode': 'async', 'rounds': 3, 'aggregator': {'name': 'FedAdam', 'parameters': {'tau': 0.1}}, 'quorum': 2, 'roundDeadline': '1d12h', 'fraction': 0.5,
+        'stop': {'metric': 'loss', 'atMost': 0.1, 'patience': 2}, 'evaluation': {'every': 2, 'dataset': {'name': 'd'}},
+        'compression': {'encoding': 'topk', 'keep': 0.1}, 'late': 'fold', 'bounds': {'normMax': 3}, 'seed': 4}))
+    put('rounds', 'train', 's' + json.dumps({'localEpochs': 2, 'localSteps': 5, 'proximal': 0.1, 'seed': 3, 'trainer': {'batchSize': 4}}))
+    digest = lambda c: c * 64
+    update = {'client': 'a', 'digest': digest('a'), 'trainedOn': 1, 'samples': 3, 'norm': 1, 'controlNorm': 0, 'metrics': {'loss': 1}}
+    state = {'format': 1, 'job': 'j', 'phase': 'Training', 'round': 1, 'attempt': 1, 'target': 2, 'least': 0, 'openMilliseconds': 5, 'leftMilliseconds': 9,
+             'models': [{'round': 1, 'sha256': digest('1')}], 'present': ['a', 'b'], 'chosen': [{'client': 'a', 'refused': False}, {'client': 'b', 'refused': True}],
+             'updates': [update], 'early': [], 'counted': [{'client': 'a', 'round': 1, 'digest': digest('a')}], 'refusals': [{'client': 'b', 'count': 2, 'reason': 'w'}],
+             'history': [], 'withoutBetter': 0}
+    put('rounds', 'training', 'r\x02\x00\x04\x1d\x14\x10\n' + json.dumps(state))
+    after = dict(state, phase='Evaluating', chosen=[], updates=[], models=[{'round': 1, 'sha256': digest('1')}, {'round': 2, 'sha256': digest('2')}], evaluation={
+        'round': 1, 'model': digest('2'), 'leftMilliseconds': 4, 'asked': ['a', 'b'], 'answers': [{'client': 'a', 'samples': 2, 'metrics': {'loss': 1}}]}, best=0.5)
+    put('rounds', 'evaluating', 'r\x07\x00\x0d\x14\n' + json.dumps(after))
+    put('rounds', 'finished', 'r\x00\x00\n' + json.dumps(dict(state, phase='Finished', failed=True, reason='NoQuorum', message='m')))
 
 
 def graph_defs():
@@ -967,7 +984,7 @@ def main():
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, samples, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
                  model_directories, model_files, onnx_files, checkpoints, training_runs, graph_defs, enrolment_answers, chunk_lists,
-                 registry_requests, bucket_answers, federated, proxy_headers, federated_tasks, grpc, flower):
+                 registry_requests, bucket_answers, federated, proxy_headers, federated_tasks, grpc, flower, rounds):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
