@@ -518,7 +518,10 @@ class SocketClient final : public HttpClient {
     if (url.scheme != "http")
       return Error(Code::kInvalid, url.origin() + ": requests through a connector use http");
     connection->waiter.detach();
-    auto tunnel = connect_error(ctx, options_.connector(limited));
+    auto tunnel = options_.connector(limited);
+    if (!tunnel.ok() && tunnel.error().code() == Code::kTimeout)
+      tunnel = connect_error(ctx, std::move(tunnel));
+    // A refusal, such as kForbidden, keeps its code.
     if (!tunnel.ok()) return Error(std::move(tunnel).error()).context(url.origin());
     Tunnel::Parts& parts = (*tunnel)->parts();
     connection->stream = std::move(parts.stream);

@@ -11,6 +11,7 @@
 #include "base/testing/eventually.h"
 #include "net/client.h"
 #include "net/server.h"
+#include "net/splicer.h"
 #include "net/testing/raw_socket.h"
 
 namespace varda::net {
@@ -331,9 +332,23 @@ TEST(ProxyReception, OptionalHeaderMayBeMissing) {
 
 TEST(ProxyReception, HeaderPrecedesTls) {
   const auto server = identity_server({.trust = {.trust_unsigned_loopback = true}}, true);
+  Splicer splicer({});
+  const std::string header = header_bytes(kTrainer);
+  // A forwarder writes the header, then the client's handshake follows on the same connection.
+  const auto listener = *splicer.listen("127.0.0.1:0", [&](std::unique_ptr<Tunnel> accepted) {
+    const auto client = std::make_shared<std::unique_ptr<Tunnel>>(std::move(accepted));
+    splicer.dial(server->address(), 60s, [&, client](Result<std::unique_ptr<Tunnel>> target) {
+      ASSERT_TRUE(target.ok());
+      splicer.splice(
+          {.first = std::move(*client), .second = std::move(*target), .preamble = header});
+    });
+  });
   ClientOptions options;
   options.tls.verify = false;
-  // The header goes first by hand, then the client's handshake on the same connection.
+  const auto answer = make_client(options)->call(
+      patience(), {.method = "POST", .url = "https://" + listener->address() + "/", .body = "tls"});
+  ASSERT_TRUE(answer.ok()) << answer.error();
+  EXPECT_EQ(answer->body, "default/train-|198.51.100.7:40000|tls");
   RawSocket silent(server->port());
   silent.write("\x16\x03\x01");
   EXPECT_EQ(silent.read_all(), "") << "a handshake without a header is refused";
