@@ -23,7 +23,7 @@ Result<ClientSettings> parse_client_settings(const Json& json) {
   in.integer("threads", out.threads, 0, 1024);
   in.boolean("keepOptimizer", out.keep_optimizer);
   if (const Json* privacy = in.object("privacy")) {
-    ClientSettings::Privacy& read = out.privacy.emplace();
+    PrivacySettings& read = out.privacy.emplace();
     SettingsReader members(*privacy, "privacy", status);
     members.number("clipNorm", read.clip_norm, {0, 1e9, codec::kAboveLow});
     members.number("noise", read.noise, {0, 1e9});

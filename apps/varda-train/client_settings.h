@@ -14,17 +14,18 @@
 
 namespace varda::trainapp {
 
+/// DP-SGD on this client.
+struct PrivacySettings {
+  double clip_norm = 1, noise = 1;
+};
+
 struct ClientSettings {
-  /// DP-SGD on this client.
-  struct Privacy {
-    double clip_norm = 1, noise = 1;
-  };
   participant::When when;
   std::int64_t bytes_per_second = 0;  // in each direction; 0: no limit
   std::int64_t nice = 0;
   std::int64_t threads = 0;  // 0: the trainer's
   bool keep_optimizer = false;
-  std::optional<Privacy> privacy;
+  std::optional<PrivacySettings> privacy;
 };
 
 /// Absent members have their defaults. kInvalid: a member is unknown or wrong; the message has the

@@ -11,6 +11,7 @@
 #include "aggregator_client.h"
 #include "base/log.h"
 #include "federated_console.h"
+#include "model_directory.h"
 #include "net/client.h"
 #include "os/process.h"
 #include "text.h"
@@ -30,10 +31,22 @@ void lower_priority(std::int64_t nice) {
     log::warn("niceness not set", {{"nice", nice}, {"errno", errno}});
 }
 
+/// The first task may come hours later. A missing path is reported now.
+Status check_data(os::FileSystem& fs, const Job& job) {
+  for (const os::Path& path :
+       {job.model, job.data.path, job.evaluation ? job.evaluation->path : os::Path()}) {
+    if (path.empty()) continue;
+    TRY(const auto info, fs.stat(followed(path)));
+    if (!info) return Error(Code::kNotFound, path.string() + " does not exist");
+  }
+  return {};
+}
+
 Result<participant::Outcome> run_client(const Context& ctx, const FederatedClient& client,
                                         net::HttpClient& http, infer::Engines& engines,
                                         os::FileSystem& fs, FederatedProgress& progress) {
   TRY(const auto lock, claim_directory(fs, client.worker.job.directory));
+  TRY_VOID(check_data(fs, client.worker.job));
   lower_priority(client.worker.client.nice);
   FederatedWorker worker(client.worker, engines, fs, progress);
   const auto machine = participant::make_machine(fs, system_clock());

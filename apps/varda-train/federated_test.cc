@@ -217,7 +217,7 @@ TEST_F(FederatedRounds, EvaluationUsesTheHeldOutSamples) {
 }
 
 TEST_F(FederatedRounds, PrivateRoundsKeepTheirKeyAndTheirLoss) {
-  options_.client.privacy = ClientSettings::Privacy{.clip_norm = 0.5, .noise = 1};
+  options_.client.privacy = PrivacySettings{.clip_norm = 0.5, .noise = 1};
   auto client = worker();
   const auto update = train(client);
   ASSERT_TRUE(update.ok()) << update.error();

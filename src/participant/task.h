@@ -21,19 +21,23 @@ namespace varda::participant {
 
 inline constexpr std::uint64_t kTaskBytesMax = 1 << 20;
 
+/// A file at GET /v1/models/sha256:HEX.
+struct TaskFile {
+  codec::Sha256 digest;
+  std::uint64_t bytes = 0;
+};
+
+/// The ONNX file, for clients without a copy.
+struct TaskModelFile : TaskFile {
+  std::vector<std::string> labels;
+  std::string yaml;  // content of model.yaml; "": none
+};
+
 struct Task {
   enum class Kind : std::uint8_t { kTrain, kEvaluate, kEnd };
 
-  /// A file at GET /v1/models/sha256:HEX.
-  struct File {
-    codec::Sha256 digest;
-    std::uint64_t bytes = 0;
-  };
-  /// The ONNX file, for clients without a copy.
-  struct ModelFile : File {
-    std::vector<std::string> labels;
-    std::string yaml;  // content of model.yaml; "": none
-  };
+  using File = TaskFile;
+  using ModelFile = TaskModelFile;
   struct Train {
     std::int64_t local_epochs = 1;
     std::int64_t local_steps = 0;  // 0: epochs
