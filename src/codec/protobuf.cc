@@ -32,6 +32,19 @@ ProtoWriter& ProtoWriter::real(std::uint32_t field, float value) {
   return *this;
 }
 
+ProtoWriter& ProtoWriter::real64(std::uint32_t field, double value) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  varint(std::uint64_t{field} << 3 | kFixed64);
+  out_.append(bytes, sizeof bytes);
+  return *this;
+}
+
+ProtoWriter& ProtoWriter::sint64(std::uint32_t field, std::int64_t value) {
+  const auto bits = static_cast<std::uint64_t>(value);
+  return item(field, static_cast<std::int64_t>(bits << 1 ^ (value < 0 ? ~std::uint64_t{0} : 0)));
+}
+
 ProtoWriter& ProtoWriter::text(std::uint32_t field, std::string_view value) {
   return value.empty() ? *this : element(field, value);
 }
@@ -110,6 +123,17 @@ bool ProtoReader::next_number() {
 float ProtoReader::real() const {
   float value = 0;
   if (is_real()) std::memcpy(&value, bytes_.data(), sizeof value);
+  return value;
+}
+
+std::int64_t ProtoReader::sint64() const {
+  const auto bits = static_cast<std::uint64_t>(number());
+  return static_cast<std::int64_t>(bits >> 1 ^ ((bits & 1) != 0 ? ~std::uint64_t{0} : 0));
+}
+
+double ProtoReader::real64() const {
+  double value = 0;
+  if (is_real64()) std::memcpy(&value, bytes_.data(), sizeof value);
   return value;
 }
 

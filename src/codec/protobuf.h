@@ -35,6 +35,10 @@ class ProtoWriter {
   ProtoWriter& item(std::uint32_t field, std::int64_t value);
   /// float; written even if 0.
   ProtoWriter& real(std::uint32_t field, float value);
+  /// double; written even if 0.
+  ProtoWriter& real64(std::uint32_t field, double value);
+  /// sint64 (ZigZag); written even if 0.
+  ProtoWriter& sint64(std::uint32_t field, std::int64_t value);
   /// One element of a repeated string; written even if empty.
   ProtoWriter& element(std::uint32_t field, std::string_view value);
   /// Written even if empty, because the presence of a message matters.
@@ -72,14 +76,19 @@ class ProtoReader {
   bool is_number() const { return wire_ == 0; }
   bool is_bytes() const { return wire_ == 2; }
   bool is_real() const { return wire_ == 5; }
+  bool is_real64() const { return wire_ == 1; }
   /// The value of a varint field.
   std::int64_t number() const { return is_number() ? static_cast<std::int64_t>(number_) : 0; }
   bool flag() const { return number() != 0; }
+  /// The value of a sint64 field.
+  std::int64_t sint64() const;
   /// The bytes of a length-delimited field: a string, or a nested message for another reader.
   std::string_view bytes() const { return is_bytes() ? bytes_ : std::string_view(); }
   std::string text() const { return std::string(bytes()); }
   /// The value of a float field.
   float real() const;
+  /// The value of a double field.
+  double real64() const;
   /// The complete field as written, with the tag.
   std::string_view raw() const { return raw_; }
   /// One entry of a map<string, string>.

@@ -21,6 +21,32 @@ TEST(ProtoWriter, DefaultsAreOmittedExceptElementsAndMessages) {
   EXPECT_EQ(ProtoWriter().message(1, [](ProtoWriter&) {}).bytes(), std::string("\x0a\x00", 2));
 }
 
+TEST(ProtoWriter, ZigZagAndDoublesMatchTheEncodingGuide) {
+  EXPECT_EQ(ProtoWriter().sint64(1, -1).bytes(), std::string("\x08\x01"));
+  EXPECT_EQ(ProtoWriter().sint64(1, 1).bytes(), std::string("\x08\x02"));
+  EXPECT_EQ(ProtoWriter().sint64(1, 0).bytes(), std::string("\x08\0", 2));
+  EXPECT_EQ(ProtoWriter().real64(1, 1.5).bytes(), std::string("\x09\0\0\0\0\0\0\xF8\x3F", 9));
+}
+
+TEST(ProtoReader, ZigZagAndDoublesReadBackTheSame) {
+  constexpr std::int64_t kNumbers[] = {0,
+                                       1,
+                                       -1,
+                                       2147483647,
+                                       std::numeric_limits<std::int64_t>::max(),
+                                       std::numeric_limits<std::int64_t>::min()};
+  for (const std::int64_t number : kNumbers) {
+    const std::string bytes = ProtoWriter().sint64(8, number).real64(1, 0.1).bytes();
+    ProtoReader in(bytes);
+    ASSERT_TRUE(in.next());
+    EXPECT_EQ(in.sint64(), number);
+    EXPECT_EQ(in.real64(), 0);
+    ASSERT_TRUE(in.next());
+    EXPECT_EQ(in.real64(), 0.1);
+    EXPECT_EQ(in.sint64(), 0);
+  }
+}
+
 TEST(ProtoReader, WrittenFieldsReadBackTheSame) {
   constexpr std::int64_t kNumbers[] = {1,
                                        -1,
