@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "base/check.h"
+
 namespace varda::tensor {
 namespace {
 
@@ -96,22 +98,23 @@ class NpyHeaderReader {
   std::string_view remaining_;
 };
 
+constexpr struct {
+  std::string_view name;
+  DType dtype;
+} kNpyTypes[] = {{"|b1", DType::kBool},   {"|u1", DType::kUint8},  {"<u2", DType::kUint16},
+                 {"<u4", DType::kUint32}, {"<u8", DType::kUint64}, {"|i1", DType::kInt8},
+                 {"<i2", DType::kInt16},  {"<i4", DType::kInt32},  {"<i8", DType::kInt64},
+                 {"<f2", DType::kFp16},   {"<f4", DType::kFp32},   {"<f8", DType::kFp64}};
+
 std::optional<DType> npy_dtype(std::string_view type) {
-  constexpr struct {
-    std::string_view name;
-    DType dtype;
-  } kTypes[] = {{"|b1", DType::kBool},   {"|u1", DType::kUint8},  {"<u2", DType::kUint16},
-                {"<u4", DType::kUint32}, {"<u8", DType::kUint64}, {"|i1", DType::kInt8},
-                {"<i2", DType::kInt16},  {"<i4", DType::kInt32},  {"<i8", DType::kInt64},
-                {"<f2", DType::kFp16},   {"<f4", DType::kFp32},   {"<f8", DType::kFp64}};
-  for (const auto& one : kTypes)
+  for (const auto& one : kNpyTypes)
     if (one.name == type) return one.dtype;
   return std::nullopt;
 }
 
 }  // namespace
 
-Result<NpyHeader> parse_npy_header(std::string_view bytes) {
+Result<NpyHeader> parse_npy_header(std::string_view bytes, NpyOrder order) {
   if (!bytes.starts_with(kMagic)) return Error(Code::kInvalid, "not a NumPy file (.npy)");
   const Error torn(Code::kInvalid, "the NumPy file ends within its header");
   if (bytes.size() < 10) return torn;
@@ -138,14 +141,34 @@ Result<NpyHeader> parse_npy_header(std::string_view bytes) {
     return Error(Code::kUnsupported, "the NumPy file holds elements of type " + type +
                                          "; little-endian numbers and booleans are read");
   }
-  if (header->fortran_order)
+  if (header->fortran_order && order == NpyOrder::kRowMajor)
     return Error(Code::kUnsupported,
                  "the NumPy file is in Fortran order; save numpy.ascontiguousarray(…) instead");
   TRY(const std::size_t values, elements(header->shape));
   return NpyHeader{.dtype = *dtype,
                    .shape = header->shape,
+                   .fortran_order = header->fortran_order,
                    .data_at = start + length,
                    .data_bytes = values * element_bytes(*dtype)};
+}
+
+std::string npy_header(DType dtype, const Shape& shape) {
+  std::string_view type;
+  for (const auto& one : kNpyTypes)
+    if (one.dtype == dtype) type = one.name;
+  CHECK(!type.empty());
+  std::string text = "{'descr': '" + std::string(type) + "', 'fortran_order': False, 'shape': (";
+  for (const std::int64_t size : shape) text += std::to_string(size) + ", ";
+  if (shape.size() > 1) text.resize(text.size() - 2);
+  if (shape.size() == 1) text.pop_back();
+  text += "), }";
+  // The values begin at a multiple of 64.
+  constexpr std::size_t kBefore = 10;
+  text.resize((kBefore + text.size() + 1 + 63) / 64 * 64 - kBefore - 1, ' ');
+  text += '\n';
+  std::string out(kMagic);
+  out += {'\1', '\0', static_cast<char>(text.size() & 0xFF), static_cast<char>(text.size() >> 8)};
+  return out + text;
 }
 
 }  // namespace varda::tensor
