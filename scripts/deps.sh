@@ -61,6 +61,7 @@ optional() {  # PACKAGE CONSEQUENCE
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null 2>&1 || echo "without $1: $2"
 }
 optional libisal-dev "gzip archives are unpacked by zlib"
+optional python3-grpcio "the gRPC server is tested with our own clients only"
 optional libopencv-dnn-dev "frozen TensorFlow graphs, Caffe and Darknet are not served"
 
 mkdir -p .deps

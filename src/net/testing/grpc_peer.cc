@@ -20,6 +20,7 @@ constexpr std::chrono::seconds kPeerPatience{60};
 
 struct PeerStream {
   std::string out;
+  std::size_t out_sent = 0;
   bool ended = false;  // after `out`
   bool deferred = false;
   std::string in;
@@ -102,9 +103,13 @@ struct GrpcPeer::State {
   static ssize_t read_body(nghttp2_session*, std::int32_t, std::uint8_t* to, std::size_t room,
                            std::uint32_t* flags, nghttp2_data_source* source, void*) {
     PeerStream& stream = *static_cast<PeerStream*>(source->ptr);
-    const std::size_t count = std::min(room, stream.out.size());
-    std::memcpy(to, stream.out.data(), count);
-    stream.out.erase(0, count);
+    const std::size_t count = std::min(room, stream.out.size() - stream.out_sent);
+    std::memcpy(to, stream.out.data() + stream.out_sent, count);
+    stream.out_sent += count;
+    if (stream.out_sent == stream.out.size()) {
+      stream.out.clear();
+      stream.out_sent = 0;
+    }
     if (stream.out.empty() && stream.ended) {
       *flags |= NGHTTP2_DATA_FLAG_EOF;
     } else if (count == 0) {
