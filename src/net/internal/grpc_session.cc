@@ -23,6 +23,8 @@ namespace {
 constexpr std::size_t kGrpcPrefixBytes = 5;
 // Connection-level flow control never blocks: each stream has its own window.
 constexpr std::int32_t kConnectionWindowBytes = 16 << 20;
+// The window of a stream while it receives a message whose memory is reserved.
+constexpr std::size_t kMessageWindowBytes = 16 << 20;
 // The time for requests that are under way when a client learns of the drain.
 constexpr std::chrono::milliseconds kDrainNotice{500};
 constexpr std::chrono::hours kTimeoutMax{24 * 365};
@@ -127,6 +129,7 @@ struct RpcStream {
   std::size_t message_size = 0;
   std::string message;
   std::shared_ptr<ReceiveBudget::Ticket> ticket;  // of a large message
+  bool wide = false;                              // the window is that of the message
   SteadyTime window_ends = SteadyTime::max();     // for the speed of a message
   std::size_t window_bytes = 0;                   // received in this window
 
@@ -504,6 +507,7 @@ class GrpcSessionImpl final : public GrpcSession {
       if (stream.discarding) continue;
       if (stream.in_message) {
         if (stream.waits_for_grant()) break;
+        if (stream.ticket && !stream.wide) widen(stream);
         const std::size_t count =
             std::min(stream.message_size - stream.message.size(), bytes.size());
         if (stream.message.capacity() < stream.message_size)
@@ -559,7 +563,23 @@ class GrpcSessionImpl final : public GrpcSession {
       begin_window(stream);
   }
 
+  // Small windows cost a round trip each, which a large message need not wait for.
+  void widen(RpcStream& stream) {
+    stream.wide = true;
+    const std::size_t bytes = std::clamp(stream.message_size, options_.window_bytes,
+                                         std::max(kMessageWindowBytes, options_.window_bytes));
+    nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, stream.id,
+                                          static_cast<std::int32_t>(bytes));
+  }
+
+  void narrow(RpcStream& stream) {
+    if (!std::exchange(stream.wide, false)) return;
+    nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, stream.id,
+                                          static_cast<std::int32_t>(options_.window_bytes));
+  }
+
   void deliver(RpcStream& stream) {
+    narrow(stream);
     stream.in_message = stream.read_wanted = false;
     stream.window_ends = SteadyTime::max();
     GrpcMessage message{.bytes = std::exchange(stream.message, {}),
