@@ -10,27 +10,11 @@ namespace varda::trainapp {
 namespace {
 
 using codec::Json;
+using worker::object_of;
+using worker::path_of;
+using worker::value_of;
+
 constexpr std::int64_t kCheckpointSecondsMax = 86'400;
-
-std::string value_of(const Environment& environment, const std::string& name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
-Result<os::Path> path_of(const Environment& environment, const std::string& name,
-                         const std::string& what) {
-  const std::string value = value_of(environment, name);
-  if (value.empty()) return Error(Code::kInvalid, "the variable " + name + " is missing: " + what);
-  return os::Path(value);
-}
-
-Result<Json> object_of(const Environment& environment, const std::string& name) {
-  const std::string text = value_of(environment, name);
-  if (text.empty()) return Json::object();
-  TRY(Json value, codec::parse_json(text).context(name));
-  if (!value.is_object()) return Error(Code::kInvalid, name + " must be a JSON object");
-  return value;
-}
 
 }  // namespace
 
@@ -65,11 +49,6 @@ Result<Contract> read_contract(const Environment& environment) {
   out.artifact = "model-" + (version.is_integer() ? std::to_string(version.as_integer())
                                                   : version.string_or("1"));
   return out;
-}
-
-Access access_of(const Environment& environment) {
-  return {.socket = value_of(environment, "VARDA_WORKER_SOCKET"),
-          .token_file = value_of(environment, "VARDA_WORKER_TOKEN_FILE")};
 }
 
 }  // namespace varda::trainapp

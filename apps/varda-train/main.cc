@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <unistd.h>
@@ -29,16 +28,6 @@ namespace {
 std::vector<std::filesystem::path> engine_directories(const app::TrainFlags& flags) {
   std::vector<std::filesystem::path> out(flags.engine_path.begin(), flags.engine_path.end());
   out.push_back(os::self_path().parent_path().parent_path() / "lib" / "varda");
-  return out;
-}
-
-Environment environment_of_process() {
-  Environment out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) out.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
   return out;
 }
 
@@ -94,7 +83,7 @@ int run(int argc, char** argv) {
   if (!flags.worker) return run_here(ctx, flags);
   infer::Engines engines(engine_directories(flags));
   os::FileSystem& fs = os::real_file_system();
-  return work(ctx, environment_of_process(),
+  return work(ctx, worker::environment_of_process(),
               {.train =
                    [&](const Context& inner, const Job& job, training::Observer& observer) {
                      return train(inner, job, engines, fs, observer);

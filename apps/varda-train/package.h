@@ -1,4 +1,4 @@
-// The files of a finished run for the registry.
+// The report of a finished run for the registry.
 #pragma once
 
 #include <string>
@@ -9,19 +9,12 @@
 #include "codec/json.h"
 #include "job.h"
 #include "os/file_system.h"
+#include "worker/package.h"
 
 namespace varda::trainapp {
 
-/// A file of the run's directory.
-struct Delivery {
-  std::string file;
-  codec::Sha256 digest;
-};
-
-/// model.onnx alone, or model.tar with model.yaml and the labels, which a server reads beside the
-/// model. An archive without compression lets nodes download only what changed.
-Result<Delivery> package(const Context& ctx, os::FileSystem& fs, const os::Path& directory,
-                         const ModelSource& source);
+using worker::Delivery;
+using worker::package;
 
 /// Writes report.html.
 Result<Delivery> write_report(os::FileSystem& fs, const Job& job, const Trained& trained);

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/json.h"
-#include "codec/text.h"
 #include "net/client.h"
 #include "os/process.h"
 #include "package.h"
@@ -25,7 +24,6 @@ constexpr const char* kResultFile = "result.json";
 constexpr const char* kReportFile = "report.html";
 constexpr const char* kModelFile = "model.onnx";
 constexpr std::uint64_t kResultBytesMax = 1 << 20;
-constexpr std::size_t kMessageBytesMax = 1024;
 constexpr std::chrono::seconds kErrorReport{10};
 constexpr std::chrono::seconds kLogPause{1};  // short epochs would fill the pod's log
 
@@ -79,19 +77,13 @@ class Logged final : public training::Observer {
   training::Observer* next_;
 };
 
-/// Valid UTF-8 for the agent, which refuses other text.
-std::string message_for_agent(const std::string& message) {
-  if (!codec::is_utf8(message)) return "the error's text is not UTF-8; see the log of the pod";
-  return codec::clipped(message, kMessageBytesMax);
-}
-
 /// One line on standard error, and the result `error` if the agent answers soon.
 int fail(const Context& ctx, WorkerApi* api, const Error& error) {
   const int code = exit_code_of(error);
   std::fprintf(stderr, "varda-train: %s\n", error.message().c_str());
   if (api == nullptr || error.code() == Code::kCancelled) return code;
-  const Json data = Json::object(
-      {{"message", message_for_agent(error.message())}, {"permanent", is_wrong_input(error)}});
+  const Json data = Json::object({{"message", worker::message_for_agent(error.message())},
+                                  {"permanent", is_wrong_input(error)}});
   const Status sent = api->deliver(ctx.with_timeout(kErrorReport), "PUT", "/v1/results/error",
                                    Json::object({{"data", data}}));
   if (!sent.ok()) log::warn("error not reported", {{"error", sent.error()}});

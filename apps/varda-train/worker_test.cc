@@ -8,9 +8,11 @@
 
 #include "base/testing/eventually.h"
 #include "net/client.h"
-#include "testing/fake_agent.h"
+#include "worker/testing/fake_agent.h"
 
 namespace varda::trainapp {
+
+using worker::FakeAgent;
 namespace worker_test {
 
 using std::chrono::milliseconds;

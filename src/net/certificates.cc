@@ -354,4 +354,51 @@ Result<std::string> key_sha256(std::string_view key_pem) {
   return internal::sha256_of_key(*key);
 }
 
+namespace {
+
+struct FreeDigest {
+  void operator()(EVP_MD_CTX* p) const { EVP_MD_CTX_free(p); }
+};
+
+/// Ed25519 has a digest of its own.
+const EVP_MD* digest_for(const EVP_PKEY& key) {
+  return EVP_PKEY_get_base_id(&key) == EVP_PKEY_ED25519 ? nullptr : EVP_sha256();
+}
+
+const unsigned char* unsigned_bytes(std::string_view bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+
+}  // namespace
+
+Result<std::string> sign_bytes(std::string_view key_pem, std::string_view bytes) {
+  const Owned<EVP_PKEY> key = internal::read_private_key(key_pem);
+  if (!key) return Error(Code::kInvalid, "no private key in PEM, or one under a password");
+  const std::unique_ptr<EVP_MD_CTX, FreeDigest> ctx(EVP_MD_CTX_new());
+  std::size_t size = 0;
+  if (!ctx || EVP_DigestSignInit(ctx.get(), nullptr, digest_for(*key), nullptr, key.get()) != 1 ||
+      EVP_DigestSign(ctx.get(), nullptr, &size, unsigned_bytes(bytes), bytes.size()) != 1)
+    return failed("signature");
+  std::string out(size, '\0');
+  if (EVP_DigestSign(ctx.get(), reinterpret_cast<unsigned char*>(out.data()), &size,
+                     unsigned_bytes(bytes), bytes.size()) != 1)
+    return failed("signature");
+  out.resize(size);
+  return out;
+}
+
+Status check_signature(std::string_view certificate_pem, std::string_view bytes,
+                       std::string_view signature) {
+  const Owned<X509> certificate = internal::read_certificate(certificate_pem);
+  EVP_PKEY* const key = certificate ? X509_get0_pubkey(certificate.get()) : nullptr;
+  if (key == nullptr) return Error(Code::kInvalid, "no certificate in PEM");
+  const std::unique_ptr<EVP_MD_CTX, FreeDigest> ctx(EVP_MD_CTX_new());
+  const bool good = ctx &&
+                    EVP_DigestVerifyInit(ctx.get(), nullptr, digest_for(*key), nullptr, key) == 1 &&
+                    EVP_DigestVerify(ctx.get(), unsigned_bytes(signature), signature.size(),
+                                     unsigned_bytes(bytes), bytes.size()) == 1;
+  ERR_clear_error();
+  return good ? Status() : Status(Error(Code::kForbidden, "the signature is wrong"));
+}
+
 }  // namespace varda::net

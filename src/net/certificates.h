@@ -61,4 +61,13 @@ Result<CertificateFacts> certificate_facts(std::string_view certificate_pem);
 /// SHA-256 (hex) of the public half of a private key. kInvalid: no key, or one under a password.
 Result<std::string> key_sha256(std::string_view key_pem);
 
+/// Signs bytes with a private key: ECDSA and RSA with SHA-256, or Ed25519. The caller begins the
+/// bytes with a text that names their purpose, so that a signature fits no other purpose. kInvalid:
+/// no key, or one under a password.
+Result<std::string> sign_bytes(std::string_view key_pem, std::string_view bytes);
+/// kForbidden: the owner of the certificate's key has not signed the bytes. kInvalid: no
+/// certificate.
+Status check_signature(std::string_view certificate_pem, std::string_view bytes,
+                       std::string_view signature);
+
 }  // namespace varda::net

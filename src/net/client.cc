@@ -12,6 +12,7 @@
 #include "net/internal/dial.h"
 #include "net/internal/parser.h"
 #include "net/internal/stream.h"
+#include "net/internal/tunnel_parts.h"
 #include "net/url.h"
 
 namespace varda::net {
@@ -23,6 +24,7 @@ using internal::Waiter;
 
 constexpr std::size_t kReadBytes = 64 << 10;
 constexpr std::size_t kHeaderBytesMax = 256 << 10;
+constexpr std::size_t kRefusalBytesMax = 64 << 10;  // of an upgrade
 
 /// One connection to an origin. One request at a time.
 struct Connection {
@@ -302,6 +304,51 @@ class SocketClient final : public HttpClient {
     }
   }
 
+  /// Asks for an upgrade on a new connection.
+  Result<TunnelAnswer> upgrade(const Context& ctx, const TunnelRequest& wanted) {
+    TRY(const Url url, Url::parse(wanted.url));
+    if (url.scheme != "http" && url.scheme != "https")
+      return Error(Code::kInvalid,
+                   "URL \"" + shown(url) + "\": must begin with http:// or https://");
+    ClientRequest request{.method = "GET", .url = wanted.url, .headers = wanted.headers};
+    request.headers.set("Connection", "Upgrade");
+    request.headers.set("Upgrade", wanted.protocol);
+    TRY(Route route, route_of(url));
+    if (route.proxy) TRY_VOID(check_proxied(url));
+    // A proxy that reads the request would answer the upgrade itself.
+    route.tunnel = route.proxy.has_value();
+    TRY(const std::string header, render_header(request, url, route, options_.proxies));
+    TRY(std::unique_ptr<Connection> connection, connect(ctx, url, route));
+    Connection& c = *connection;
+    c.waiter.attach(ctx.stop_token());
+    Attempt attempt;
+    TRY(const bool whole, write_request(ctx, c, header, "", attempt));
+    if (whole && c.stream->short_read_means_empty())
+      TRY_VOID(wait_for(ctx, c, IoResult::Kind::kWantRead));
+    TRY_VOID(read_header(ctx, c, false, attempt));
+    TunnelAnswer answer;
+    answer.status = c.parser->message().status;
+    answer.headers = std::move(c.parser->message().headers);
+    if (answer.status == 101) {
+      auto parts = std::make_unique<Tunnel::Parts>();
+      parts->stream = std::move(c.stream);
+      parts->unread = std::move(c.unread);
+      parts->peer = c.origin;
+      parts->fd = std::move(c.fd);
+      if (options_.unix_socket.empty()) internal::set_no_delay(parts->fd.get());
+      answer.tunnel = std::make_unique<Tunnel>(std::move(parts));
+      return answer;
+    }
+    SocketReader reader(ctx, std::make_shared<Pool>(ClientOptions{.idle_connections_max = 0}),
+                        std::move(connection));
+    while (answer.body.size() < kRefusalBytesMax) {
+      TRY(const auto bytes, reader.read());
+      if (!bytes) break;
+      answer.body += bytes->substr(0, kRefusalBytesMax - answer.body.size());
+    }
+    return answer;
+  }
+
  private:
   /// Headers of AWS signatures, including session tokens.
   static bool is_signature(std::string_view name) {
@@ -311,7 +358,7 @@ class SocketClient final : public HttpClient {
 
   Result<Route> route_of(const Url& url) const {
     Route route{.key = url.origin(), .proxy = {}};
-    if (!options_.unix_socket.empty()) return route;
+    if (!options_.unix_socket.empty() || options_.connector) return route;
     const auto proxy = proxy_for(options_.proxies, url.scheme, url.host, url.port);
     if (!proxy) return route;
     TRY(route.proxy, Url::parse(*proxy).context("proxy"));
@@ -423,6 +470,7 @@ class SocketClient final : public HttpClient {
     const Url& peer = route.proxy ? *route.proxy : url;
     connection->waiter.attach(ctx.stop_token());
     const Context limited = ctx.with_timeout(options_.connect_timeout);
+    if (options_.connector) return connect_by_tunnel(ctx, limited, url, std::move(connection));
     std::vector<internal::Address> addresses;
     if (!options_.unix_socket.empty()) {
       TRY(auto address, internal::Address::unix_path(options_.unix_socket));
@@ -462,6 +510,22 @@ class SocketClient final : public HttpClient {
         return Error(Code::kUnavailable, connection->origin + ": the TLS handshake took too long");
       }
     }
+  }
+
+  Result<std::unique_ptr<Connection>> connect_by_tunnel(const Context& ctx, const Context& limited,
+                                                        const Url& url,
+                                                        std::unique_ptr<Connection> connection) {
+    if (url.scheme != "http")
+      return Error(Code::kInvalid, url.origin() + ": requests through a connector use http");
+    connection->waiter.detach();
+    auto tunnel = connect_error(ctx, options_.connector(limited));
+    if (!tunnel.ok()) return Error(std::move(tunnel).error()).context(url.origin());
+    Tunnel::Parts& parts = (*tunnel)->parts();
+    connection->stream = std::move(parts.stream);
+    connection->unread = std::move(parts.unread);
+    connection->fd = std::move(parts.fd);
+    connection->waiter.attach(ctx.stop_token());
+    return connection;
   }
 
   /// A TLS context holds the machine's roots (about 1 MB), so the first https request makes it.
@@ -537,6 +601,20 @@ class SocketClient final : public HttpClient {
     // no socket announces.
     if (whole && c.stream->short_read_means_empty())
       TRY_VOID(wait_for(ctx, c, IoResult::Kind::kWantRead));
+    TRY_VOID(read_header(ctx, c, request.method == "HEAD", attempt));
+    ClientResponse response;
+    response.status = c.parser->message().status;
+    response.headers = std::move(c.parser->message().headers);
+    // An answer before the end of the request leaves the rest unsent. The connection cannot be
+    // reused.
+    response.body = std::make_unique<SocketReader>(
+        ctx, whole ? pool_ : std::make_shared<Pool>(ClientOptions{.idle_connections_max = 0}),
+        std::move(connection));
+    return response;
+  }
+
+  /// Reads until the header of the final answer. Interim answers (100, 103) precede it.
+  static Status read_header(const Context& ctx, Connection& c, bool head, Attempt& attempt) {
     while (true) {
       while (!c.parser->header_done()) {
         const std::size_t used = c.parser->feed(c.unread);
@@ -552,20 +630,10 @@ class SocketClient final : public HttpClient {
         if (!more) return broken(c, "the connection broke before the response");
         attempt.answered = true;
       }
-      // Interim answers (100, 103) precede the real one.
-      if (const int status = c.parser->message().status; status >= 200 || status == 101) break;
+      if (const int status = c.parser->message().status; status >= 200 || status == 101) return {};
       c.parser->reset();
-      if (request.method == "HEAD") c.parser->no_body();
+      if (head) c.parser->no_body();
     }
-    ClientResponse response;
-    response.status = c.parser->message().status;
-    response.headers = std::move(c.parser->message().headers);
-    // An answer before the end of the request leaves the rest unsent. The connection cannot be
-    // reused.
-    response.body = std::make_unique<SocketReader>(
-        ctx, whole ? pool_ : std::make_shared<Pool>(ClientOptions{.idle_connections_max = 0}),
-        std::move(connection));
-    return response;
   }
 
   /// False: the server answered or closed before everything was written. The answer may still be
@@ -616,7 +684,22 @@ class SocketClient final : public HttpClient {
       GUARDED_BY(mutex_);  // an error surfaces with the first https request
 };
 
+class SocketOpener final : public TunnelOpener {
+ public:
+  explicit SocketOpener(ClientOptions options) : client_(std::move(options)) {}
+  Result<TunnelAnswer> open(const Context& ctx, const TunnelRequest& request) override {
+    return client_.upgrade(ctx, request);
+  }
+
+ private:
+  SocketClient client_;
+};
+
 }  // namespace
+
+std::unique_ptr<TunnelOpener> make_tunnel_opener(ClientOptions options) {
+  return std::make_unique<SocketOpener>(std::move(options));
+}
 
 std::unique_ptr<HttpClient> make_client(ClientOptions options) {
   return std::make_unique<SocketClient>(std::move(options));

@@ -13,6 +13,7 @@
 #include "net/http.h"
 #include "net/proxy.h"
 #include "net/tls.h"
+#include "net/tunnel.h"
 
 namespace varda::net {
 
@@ -39,6 +40,9 @@ struct ClientOptions {
   /// terminal. Absent: every address is allowed. A proxy itself is never refused. Proxies resolve
   /// names, so behind a proxy only numeric hosts are checked.
   std::optional<Destinations> destinations;
+  /// If set, every connection comes from here, and the URLs (http only) just name the Host.
+  /// Proxies, destinations and unix_socket do not apply. connect_timeout does.
+  Connector connector;
   LookUp look_up;                      // absent: this process asks the system
   bool tcp_keepalive = true;           // finds dead peers of long watches within ~30 s
   std::chrono::seconds dead_after{0};  // closes a connection after this long without a TCP

@@ -17,8 +17,11 @@
 
 #include "base/context.h"
 #include "base/result.h"
+#include "net/proxy_protocol.h"
 
 namespace varda::net {
+
+class Tunnel;
 
 /// Header fields in order. Names compare without case.
 class Headers {
@@ -52,6 +55,9 @@ struct Peer {
   /// alternative name, else its serial number. "" without a certificate. Only the common name is an
   /// identity.
   std::string certificate_name = {};
+  // From a PROXY header (net/proxy_protocol.h), if the server reads one.
+  std::string forwarded_for = {};                      // the client of the forwarder; "": unknown
+  std::optional<StreamIdentity> stream_identity = {};  // of the worker behind a stream
 };
 
 struct Request {
@@ -85,6 +91,8 @@ struct Response {
   std::string body;
   std::unique_ptr<BodyStream>
       stream;  // if set, the body comes from here (chunked), and `body` is not used
+  /// With status 101: takes the connection over, see upgrade_response() in net/tunnel.h.
+  std::function<void(std::unique_ptr<Tunnel>)> upgrade;
 };
 
 /// Completes one request, from any thread, at once or later. Answers 500 if destroyed without a

@@ -223,6 +223,8 @@ Result<std::unique_ptr<Server>> Server::create(Options options, Handler handler)
     return Error(Code::kInvalid, "handshakes_max must be at least 1");
   if (options.connections_max == 0)
     return Error(Code::kInvalid, "connections_max must be at least 1");
+  if (options.tls && options.proxy && options.proxy->header == ProxyReception::Header::kOptional)
+    return Error(Code::kInvalid, "with TLS a PROXY header is required or absent");
   internal::TlsContext tls;
   if (options.tls) {
     TRY(tls, internal::server_context(*options.tls));

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "net/http.h"
+#include "net/proxy_protocol.h"
 #include "net/tls.h"
 
 namespace varda::net {
@@ -58,12 +59,24 @@ struct Reception {
   std::optional<Response> refusal;  // answers at once, and closes the connection
 };
 
+/// PROXY headers of version 2 on accepted connections; see Peer::stream_identity.
+struct ProxyReception {
+  enum class Header {
+    kRequired,  // connections without a header are closed
+    kOptional,  // such connections have no identity; not with TLS
+  };
+  Header header = Header::kRequired;
+  StreamTrust trust;             // connections with another identity are closed
+  const Clock* clock = nullptr;  // for expiry; null: the machine's; outlives the server
+};
+
 /// Listens from create() on; answers until stop(). Thread-safe.
 class Server {
  public:
   struct Options {
-    std::string listen = "127.0.0.1:0";  // port 0: any free one. "unix:/path" is a Unix socket
-    std::optional<TlsServer> tls;        // absent: plain HTTP
+    std::string listen = "127.0.0.1:0";   // port 0: any free one. "unix:/path" is a Unix socket
+    std::optional<TlsServer> tls;         // absent: plain HTTP
+    std::optional<ProxyReception> proxy;  // absent: no PROXY header is read
     std::size_t io_threads = 1;
     // At the limit, a new connection replaces the one that has waited longest for its client. A
     // wait begins with the connection, with each answer, header and body, after each body_window in

@@ -856,6 +856,46 @@ def flower():
         put('flower', 'array_' + name, b'\1' + data)
 
 
+# --- federated learning; the first byte 0: a whole file, else a header line and the values
+
+def federated():
+    def tensor(dtype, shape, begin, end):
+        return {'dtype': dtype, 'shape': shape, 'data_offsets': [begin, end]}
+
+    def lined(header, values):
+        return b'\1' + compact(header).encode() + b'\n' + values
+
+    weights = {'__metadata__': {'format': 'pt', 'k': ''}, 'a': tensor('F32', [2], 0, 8), 'b': tensor('I64', [], 8, 16),
+               'c': tensor('BF16', [1, 2], 16, 20), 'd': tensor('F16', [1], 20, 22), 'e': tensor('U8', [2], 22, 24), 'z': tensor('F64', [0, 3], 0, 0)}
+    values = struct.pack('<ffqHHHBB', 1.5, -2, -7, 0x3fc0, 0xbf80, 0x3c00, 0, 255)
+    put('safetensors', 'types', lined(weights, values))
+    header = compact(weights).encode()
+    put('safetensors', 'whole', b'\0' + struct.pack('<Q', len(header)) + header + values)
+    put('safetensors', 'bool', lined({'m': tensor('BOOL', [3], 0, 3)}, b'\0\1\1'))
+    put('safetensors', 'long', b'\0' + b'\xff' * 7 + b'\x7f{}')
+    put('safetensors', 'overlap', lined({'a': tensor('F32', [1], 0, 4), 'b': tensor('F32', [1], 2, 6)}, bytes(6)))
+    put('safetensors', 'empty', lined({}, b''))
+
+    def update(name, tensors, values, **changes):
+        metadata = {'format': 'varda-update/1', 'task': '3-train-5f1c', 'base': '9f' * 32, 'samples': '64', 'steps': '2', 'encoding': 'dense',
+                    'metrics': '{"loss":0.5,"n":3}', **changes}
+        put('updates', name, lined({'__metadata__': metadata, **tensors}, values))
+
+    floats = lambda n: struct.pack('<%df' % n, *(i / 8 for i in range(n)))
+    update('dense', {'a': tensor('F32', [3], 0, 12), 'c': tensor('F32', [260], 12, 1052)}, floats(263))
+    update('halves', {'a': tensor('F16', [3], 0, 6), 'b': tensor('BF16', [2, 2], 6, 14)}, bytes(range(14)))
+    update('doubles', {'a': tensor('F64', [3], 0, 24)}, struct.pack('<3d', 1e-300, -5, 1e38))
+    update('int8', {'a#scale': tensor('F32', [1], 0, 4), 'c#scale': tensor('F32', [2], 4, 12), 'a': tensor('I8', [3], 12, 15),
+                    'c': tensor('I8', [260], 15, 275)}, floats(3) + bytes(i % 256 for i in range(263)), encoding='int8')
+    update('topk', {'c#index': tensor('U32', [3], 0, 12), 'c#value': tensor('F32', [3], 12, 24)}, struct.pack('<3I3f', 0, 7, 259, 1, -1, 3),
+           encoding='topk')
+    update('control', {'a': tensor('F32', [3], 0, 12), 'control/a': tensor('F32', [3], 12, 24), 'control/b': tensor('F16', [2, 2], 24, 32)},
+           floats(8), control='yes')
+    update('nan', {'a': tensor('F32', [3], 0, 12)}, struct.pack('<3f', 1, float('nan'), 2))
+    update('falling', {'c#index': tensor('U32', [3], 0, 12), 'c#value': tensor('F16', [3], 12, 18)}, struct.pack('<3I3H', 9, 7, 300, 1, 2, 3))
+    update('nothing', {}, b'')
+
+
 def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
@@ -863,7 +903,7 @@ def main():
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, samples, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
                  model_directories, model_files, onnx_files, checkpoints, training_runs, graph_defs, enrolment_answers, chunk_lists, registry_requests,
-                 bucket_answers, grpc, flower):
+                 bucket_answers, federated, grpc, flower):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

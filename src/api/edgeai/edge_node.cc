@@ -30,6 +30,15 @@ const EdgeDataset* EdgeNodeSpec::find_dataset(std::string_view key) const {
 const EdgeWorker* EdgeNodeSpec::find_worker(std::string_view key) const {
   return find_key(workers, &EdgeWorker::key, key);
 }
+const EdgeStream* EdgeWorker::find_stream(std::string_view wanted) const {
+  return find_key(streams, &EdgeStream::name, wanted);
+}
+const EdgeStreamReport* EdgeWorkerReport::find_stream(std::string_view wanted) const {
+  return find_key(streams, &EdgeStreamReport::name, wanted);
+}
+const EdgeWorkerReport* EdgeNodeStatus::find_worker(std::string_view key) const {
+  return find_key(workers, &EdgeWorkerReport::key, key);
+}
 const EdgeDatasetReport* EdgeNodeStatus::find_dataset(std::string_view key) const {
   return find_key(datasets, &EdgeDatasetReport::key, key);
 }
@@ -195,6 +204,21 @@ void EdgeDataset::describe(Type<EdgeDataset>& t) {
   t.keep_unknown(&EdgeDataset::unknown);
 }
 
+void EdgeStream::describe(Type<EdgeStream>& t) {
+  t.doc("A TCP connection that the worker may open through its agent.");
+  t.field("name", &EdgeStream::name, "Name of the stream.").required().length(1, 63);
+  t.field("address", &EdgeStream::address,
+          "HOST:PORT of the target. The gateway connects to it, or the agent if the node uses no "
+          "gateway. Absent: not known yet.")
+      .length(0, 270);
+  t.field("listen", &EdgeStream::listen,
+          "The agent opens a port on the node that leads to the target.");
+  t.field("identity", &EdgeStream::identity,
+          "The target gets the identity of node, worker and job in a PROXY protocol header, before "
+          "the first byte.");
+  t.keep_unknown(&EdgeStream::unknown);
+}
+
 void EdgeWorker::describe(Type<EdgeWorker>& t) {
   t.doc("A worker of a job. The agent expects the worker to register.");
   t.field("key", &EdgeWorker::key, "NAMESPACE/NAME of the worker.").required().length(1, 317);
@@ -203,6 +227,9 @@ void EdgeWorker::describe(Type<EdgeWorker>& t) {
   t.field("assignment", &EdgeWorker::assignment, "Assignment of the worker.");
   t.field("uploads", &EdgeWorker::uploads,
           "Files that the worker may upload to the registry. Absent: none.");
+  t.field("streams", &EdgeWorker::streams, "Targets that the worker may reach through its agent.")
+      .items_max(EdgeStream::kMax)
+      .list_map({"name"});
   t.keep_unknown(&EdgeWorker::unknown);
 }
 
@@ -400,11 +427,23 @@ void EdgeDatasetReport::describe(Type<EdgeDatasetReport>& t) {
   t.keep_unknown(&R::unknown);
 }
 
+void EdgeStreamReport::describe(Type<EdgeStreamReport>& t) {
+  t.doc("A port of the node that leads to the target of a stream.");
+  t.field("name", &EdgeStreamReport::name, "Name of the stream.").required().length(1, 63);
+  t.field("address", &EdgeStreamReport::address, "HOST:PORT on the node. Absent: there is no port.")
+      .length(0, 270);
+  t.field("message", &EdgeStreamReport::message, "Reason why there is no port.").length(0, 1024);
+  t.keep_unknown(&EdgeStreamReport::unknown);
+}
+
 void EdgeWorkerReport::describe(Type<EdgeWorkerReport>& t) {
   t.doc("The last report of a worker on the node.");
   t.field("key", &EdgeWorkerReport::key, "NAMESPACE/NAME of the worker.").required().length(1, 317);
   t.field("uid", &EdgeWorkerReport::uid, "metadata.uid of the worker's job.").length(0, 64);
   t.field("report", &EdgeWorkerReport::report, "Progress, metrics and results of the worker.");
+  t.field("streams", &EdgeWorkerReport::streams, "Ports of the node for the worker's streams.")
+      .items_max(EdgeStream::kMax)
+      .list_map({"name"});
   t.keep_unknown(&EdgeWorkerReport::unknown);
 }
 

@@ -111,13 +111,28 @@ struct EdgeDataset {
   static void describe(Type<EdgeDataset>& t);
 };
 
+/// A TCP connection that the worker may open through its agent (docs/design/029-streams.md).
+struct EdgeStream {
+  static constexpr std::size_t kMax = 8;  // of one worker
+
+  std::string name;       // "aggregator": unique for the worker
+  std::string address;    // HOST:PORT of the target, as the gateway reaches it; "": not known yet
+  bool listen = false;    // the agent also opens a port on the node that leads to the target
+  bool identity = false;  // the target gets the worker's identity before the first byte
+  Json unknown;
+  friend bool operator==(const EdgeStream&, const EdgeStream&) = default;
+  static void describe(Type<EdgeStream>& t);
+};
+
 struct EdgeWorker {
   std::string key;  // NAMESPACE/NAME
   std::string uid;
   std::string owner;                     // KIND/NAME of the job, for display
   Json assignment;                       // defined by the job; the worker reads it
   std::optional<WorkerUploads> uploads;  // absent: the worker may not upload files
+  std::vector<EdgeStream> streams;       // the only targets that the worker may reach
   Json unknown;
+  const EdgeStream* find_stream(std::string_view name) const;
   static void describe(Type<EdgeWorker>& t);
 };
 
@@ -249,11 +264,23 @@ struct EdgeDatasetReport {
   static void describe(Type<EdgeDatasetReport>& t);
 };
 
+/// The port of a stream with `listen`.
+struct EdgeStreamReport {
+  std::string name;
+  std::string address;  // HOST:PORT on the node, the same after a restart of the agent; "": none
+  std::string message;  // reason why there is no port
+  Json unknown;
+  friend bool operator==(const EdgeStreamReport&, const EdgeStreamReport&) = default;
+  static void describe(Type<EdgeStreamReport>& t);
+};
+
 struct EdgeWorkerReport {
   std::string key;
   std::string uid;
   Json report;  // last progress, metrics and results; defined by the job
+  std::vector<EdgeStreamReport> streams;
   Json unknown;
+  const EdgeStreamReport* find_stream(std::string_view name) const;
   static void describe(Type<EdgeWorkerReport>& t);
 };
 
@@ -336,6 +363,7 @@ struct EdgeNodeStatus {
   Json unknown;
   const EdgeModelReport* find_model(std::string_view key) const;
   const EdgeDatasetReport* find_dataset(std::string_view key) const;
+  const EdgeWorkerReport* find_worker(std::string_view key) const;
   /// True if the administrator of the node lets pods read the path: it is below one of file_roots.
   bool allows_path(std::string_view path) const;
   /// The same for datasets: also below one of dataset_roots.

@@ -178,6 +178,7 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
     one.owner = std::string(job.kind) + "/" + job.metadata.name;
     one.assignment = make_assignment(job, worker, model);
     one.uploads = worker.uploads;
+    one.streams = worker.streams;
     const api::EdgeWorker* assigned = node.spec.find_worker(one.key);
     // While the model is unknown or being installed, the previous assignment stays, to avoid an
     // intermediate change.
@@ -186,6 +187,16 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
     out.push_back(std::move(one));
   }
   return out;
+}
+
+std::string stream_listener(const Job& job, const Worker& worker, const api::EdgeNode& node,
+                            std::int64_t number, std::string_view stream) {
+  const std::string key =
+      job.metadata.ns + "/" + worker_pod_name(job, worker, node.metadata.name, number);
+  const api::EdgeWorkerReport* report = node.status.find_worker(key);
+  if (report == nullptr || report->uid != job.metadata.uid) return "";
+  const api::EdgeStreamReport* found = report->find_stream(stream);
+  return found == nullptr ? "" : found->address;
 }
 
 }  // namespace varda::controllers::workers

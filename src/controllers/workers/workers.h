@@ -86,6 +86,9 @@ struct Worker {
   std::optional<std::string> cloud_url;
   /// kEdge: files that the worker may upload to the registry. Absent: none.
   std::optional<api::WorkerUploads> uploads;
+  /// kEdge: targets that the worker may reach through its agent, such as an aggregator. At most
+  /// api::EdgeStream::kMax.
+  std::vector<api::EdgeStream> streams = {};
   /// kEdge: the node keeps a directory for the worker's results, also over restarts of the pod.
   /// MODEL_URL is then that directory, and BASE_MODEL_URL the model.
   bool has_output = false;
@@ -201,6 +204,9 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker,
 std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
                                          const hosting::NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods);
+/// The port of a worker's stream with `listen` on the node, "HOST:PORT". "": there is none yet.
+std::string stream_listener(const Job& job, const Worker& worker, const api::EdgeNode& node,
+                            std::int64_t number, std::string_view stream);
 /// True if the node offers the wanted version of the worker's model, and no former one. Requires a
 /// model.
 bool has_wanted_model(const Job& job, const Worker& worker, const api::EdgeNode& node);

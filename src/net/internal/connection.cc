@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "net/internal/loop.h"
+#include "net/internal/tunnel_parts.h"
 
 namespace varda::net::internal {
 namespace {
@@ -19,6 +20,7 @@ constexpr std::size_t kReadsInARow = 8;              // then other connections g
 constexpr int kStreamRounds = 16;
 constexpr std::size_t kLingerBytesMax = 256 << 10;
 constexpr std::chrono::milliseconds kLingerTime{2000};
+constexpr std::chrono::seconds kProxyComplaintPeriod{10};
 
 /// A handler's text must not end the header or start another field.
 void append_clean(std::string& out, std::string_view text) {
@@ -39,6 +41,12 @@ std::string json_escaped(std::string_view text) {
     out += c;
   }
   return out;
+}
+
+/// True: the peer is a program on this machine.
+bool is_loopback_peer(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("[::1]:") ||
+         address.starts_with("[::ffff:127.") || address == "unix";
 }
 
 }  // namespace
@@ -68,6 +76,7 @@ void Connection::offer_place() {
 std::optional<SteadyTime> Connection::waiting_since() const {
   switch (phase_) {
     case Phase::kHandling:
+    case Phase::kUpgrading:
     case Phase::kClosed:
       return std::nullopt;
     case Phase::kWriting:
@@ -147,7 +156,75 @@ void Connection::expire_idle() {
 }
 
 void Connection::start() {
+  if (!loop_.state().options.proxy) return begin();
+  phase_ = Phase::kProxyHeader;
+  wait_from_now();
+  shaken_at_ = waiting_since_;
+  expire_in(loop_.state().options.header_timeout);
+  read_proxy_header();
+}
+
+// Reads the exact bytes of the header, because a TLS handshake may follow.
+void Connection::read_proxy_header() {
+  const std::unique_ptr<Stream> raw = plain_stream(watch_->fd());
+  while (phase_ == Phase::kProxyHeader) {
+    std::size_t wanted = kProxyFixedBytes;
+    if (in_.size() >= kProxyFixedBytes)
+      wanted += static_cast<std::size_t>(static_cast<unsigned char>(in_[14])) << 8 |
+                static_cast<unsigned char>(in_[15]);
+    const std::size_t before = in_.size();
+    if (wanted > before) {
+      in_.resize(wanted);
+      const IoResult read = raw->read({in_.data() + before, wanted - before});
+      in_.resize(before + (read.kind == IoResult::Kind::kBytes ? read.count : 0));
+      if (read.kind == IoResult::Kind::kWantRead) return watch_->want_read();
+      if (read.kind != IoResult::Kind::kBytes) return close();
+    }
+    const auto parsed = parse_proxy_header(in_);
+    if (!parsed.ok()) {
+      const bool plain = loop_.state().options.proxy->header == ProxyReception::Header::kOptional &&
+                         !in_.starts_with(kProxySignature);
+      if (!plain) return refuse_proxy_header(parsed.error());
+    } else if (!*parsed) {
+      continue;
+    } else {
+      if (!take_proxy_header(**parsed)) return;
+      in_.clear();
+    }
+    begin();
+    if (phase_ == Phase::kIdle) serve_buffered();
+    return;
+  }
+}
+
+bool Connection::take_proxy_header(const ParsedProxyHeader& parsed) {
+  const ProxyReception& reception = *loop_.state().options.proxy;
+  const Clock& clock = reception.clock != nullptr ? *reception.clock : system_clock();
+  auto identity =
+      check_identity(parsed.header, reception.trust, is_loopback_peer(peer_.address), clock.wall());
+  if (!identity.ok()) {
+    refuse_proxy_header(identity.error());
+    return false;
+  }
+  peer_.forwarded_for = parsed.header.source;
+  peer_.stream_identity = std::move(*identity);
+  return true;
+}
+
+void Connection::refuse_proxy_header(const Error& error) {
+  const SteadyTime::rep now = system_clock().now().time_since_epoch().count();
+  auto& last = loop_.state().proxy_complaint;
+  SteadyTime::rep before = last.load();
+  // Scanners of ports must not fill the log.
+  if ((before == 0 || Duration(now - before) >= kProxyComplaintPeriod) &&
+      last.compare_exchange_strong(before, now))
+    log::warn("connection refused", {{"peer", peer_.address}, {"error", error}});
+  close();
+}
+
+void Connection::begin() {
   if (loop_.state().options.tls) {
+    phase_ = Phase::kHandshake;
     wait_from_now();
     shaken_at_ = waiting_since_;
     expire_in(loop_.state().options.header_timeout);
@@ -208,13 +285,14 @@ bool Connection::receiver_full() const {
 }
 
 bool Connection::paused() const {
-  if (receiver_full()) return true;
+  if (receiver_full() || phase_ == Phase::kUpgrading) return true;
   return phase_ != Phase::kIdle && phase_ != Phase::kHeader && phase_ != Phase::kBody &&
          in_.size() >= kReadAheadMax;
 }
 
 void Connection::on_readable() {
   if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kProxyHeader) return read_proxy_header();
   if (phase_ == Phase::kHandshake) return handshake();
   if (write_wants_read_) on_writable();
   auto& scratch = loop_.scratch();
@@ -514,10 +592,18 @@ void Connection::refuse(Response response) {
 
 void Connection::begin_response(Response response) {
   release_body();
+  if (response.status == 101 && response.upgrade && !http10_) {
+    upgrade_ = std::move(response.upgrade);
+    response.stream.reset();
+    response.body.clear();
+    close_after_ = false;
+  } else if (response.upgrade) {
+    response = Response{.status = 400, .headers = {}, .body = "an upgrade needs HTTP/1.1\n"};
+  }
   const int status = response.status;
   const bool bodiless = status < 200 || status == 204 || status == 304;
   const bool streams = response.stream != nullptr;
-  if (loop_.state().draining.load(std::memory_order_relaxed)) close_after_ = true;
+  if (loop_.state().draining.load(std::memory_order_relaxed) && !upgrade_) close_after_ = true;
 
   out_ += "HTTP/1.1 ";
   append_number(out_, static_cast<std::uint64_t>(std::max(status, 0)));
@@ -561,7 +647,9 @@ void Connection::begin_response(Response response) {
       out_ += "Transfer-Encoding: chunked\r\n";
     }
   }
-  if (close_after_) {
+  if (upgrade_) {
+    out_ += "Connection: Upgrade\r\n";
+  } else if (close_after_) {
     out_ += "Connection: close\r\n";
   } else if (http10_) {
     out_ += "Connection: keep-alive\r\n";
@@ -691,6 +779,13 @@ bool Connection::flush() {
 void Connection::response_done() {
   body_stream_.reset();
   stream_wake_.reset();
+  if (upgrade_) {
+    // Later, because a caller may hold bytes after the request that in_ does not have yet.
+    phase_ = Phase::kUpgrading;
+    deadline_ = SteadyTime::max();
+    loop_.hand_over_later(id_);
+    return;
+  }
   // The stream ended before its declared length. Only a broken connection shows that to the client.
   if (phase_ == Phase::kStreaming && stream_left_ != UINT64_MAX && stream_left_ > 0) return close();
   if (close_after_) return linger();
@@ -743,7 +838,9 @@ void Connection::linger() {
 }
 
 void Connection::close_if_idle() {
-  if (phase_ == Phase::kIdle || phase_ == Phase::kHandshake || phase_ == Phase::kLingering) close();
+  if (phase_ == Phase::kIdle || phase_ == Phase::kHandshake || phase_ == Phase::kLingering ||
+      phase_ == Phase::kProxyHeader)
+    close();
 }
 
 void Connection::on_deadline() {
@@ -757,6 +854,23 @@ void Connection::on_deadline() {
   }
 }
 
+void Connection::hand_over() {
+  if (phase_ != Phase::kUpgrading) return;
+  auto parts = std::make_unique<Tunnel::Parts>();
+  parts->stream = std::move(stream_);
+  parts->unread = std::move(in_);
+  parts->peer = peer_.address;
+  parts->fd = Fd(watch_->release());
+  const auto upgrade = std::exchange(upgrade_, nullptr);
+  const std::string peer = peer_.address;
+  close();
+  try {
+    upgrade(std::make_unique<Tunnel>(std::move(parts)));
+  } catch (const std::exception& e) {
+    log::error("a request handler threw", {{"peer", peer}, {"what", e.what()}});
+  }
+}
+
 void Connection::close() {
   if (phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kIdle) stream_->finish();
@@ -765,6 +879,7 @@ void Connection::close() {
   loop_.state().addresses.remove(peer_.address);
   if (has_place_) loop_.state().clients.remove(peer_.certificate_name, loop_, id_);
   phase_ = Phase::kClosed;
+  upgrade_ = nullptr;
   deadline_ = SteadyTime::max();
   body_stream_.reset();
   stream_wake_.reset();

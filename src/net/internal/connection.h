@@ -32,6 +32,8 @@ class Connection final : public Reactor::Listener {
   void answer(std::uint64_t request, Response response);
   void wake(std::uint64_t request);
   void close_if_idle();
+  /// Gives the socket to the handler that answered 101.
+  void hand_over();
   /// While the peer sends nothing, its handshake place goes to other peers.
   void yield_handshake(SteadyTime quiet_since);
   bool shaking() const { return shaking_; }
@@ -50,6 +52,7 @@ class Connection final : public Reactor::Listener {
 
  private:
   enum class Phase {
+    kProxyHeader,  // before everything else
     kHandshake,
     kIdle,    // between requests: no byte of the next one is here
     kHeader,  // some bytes are
@@ -57,10 +60,16 @@ class Connection final : public Reactor::Listener {
     kHandling,   // the handler runs or will answer later
     kWriting,    // a response with a known body is being written
     kStreaming,  // a streamed response is being written
+    kUpgrading,  // the answer 101 is written; the connection leaves this server soon
     kLingering,  // done: input is discarded so that the client can read our last response
     kClosed,
   };
 
+  void begin();
+  void read_proxy_header();
+  /// False: the connection is closed.
+  bool take_proxy_header(const ParsedProxyHeader& parsed);
+  void refuse_proxy_header(const Error& error);
   void handshake();
   void handshake_done();
   void handshake_over();
@@ -129,6 +138,7 @@ class Connection final : public Reactor::Listener {
   bool http10_ = false;
   bool close_after_ = false;
   bool peer_closed_ = false;
+  std::function<void(std::unique_ptr<Tunnel>)> upgrade_;  // takes the connection after 101
   Responder::OnDisconnect on_disconnect_;  // disconnect callback of the request being handled
   bool write_blocked_ = false;
   bool write_wants_read_ = false;  // TLS: the write needs bytes from the peer first

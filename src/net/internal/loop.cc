@@ -90,6 +90,13 @@ void Loop::refuse_body_later(std::uint64_t id) {
   });
 }
 
+void Loop::hand_over_later(std::uint64_t id) {
+  reactor_->post([this, id] {
+    const auto found = connections_.find(id);
+    if (found != connections_.end()) found->second->hand_over();
+  });
+}
+
 bool Loop::on_handshake_tick() {
   const SteadyTime now = system_clock().now();
   while (!handshakes_.empty() && handshakes_.front().first <= now) {

@@ -39,6 +39,7 @@ struct ServerState {
   std::atomic<bool> full{false};                 // a client waits for a free connection
   std::function<void()> on_waiting;  // a connection began to wait for its client while `full`
   std::function<void()> on_shaken;   // a handshake ended that was at the limit
+  std::atomic<SteadyTime::rep> proxy_complaint{0};  // time of the last log line about a header
   /// Subtract and compare in one step. In two steps, two connections that close together could each
   /// see the other's value.
   void connection_over() { on_closed(connections.fetch_sub(1) >= options.connections_max); }
@@ -73,6 +74,8 @@ class Loop {
   void close_later(std::uint64_t id);
   /// From any thread. That connection's body gave way to another body.
   void refuse_body_later(std::uint64_t id);
+  /// The connection leaves this loop after the current callback. Only this loop's thread calls it.
+  void hand_over_later(std::uint64_t id);
   /// Closes connections that serve no request now; the others close after their request.
   void close_idle();
   void close_all();

@@ -43,6 +43,11 @@ class AsioWatch final : public Reactor::Watch {
   }
   int fd() const override { return const_cast<Socket&>(*socket_).descriptor.native_handle(); }
 
+  int release() override {
+    socket_->listener = nullptr;
+    return socket_->descriptor.release();
+  }
+
   void want_read() override {
     if (std::exchange(socket_->reading, true)) return;
     socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_read,

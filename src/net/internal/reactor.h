@@ -28,6 +28,8 @@ class Reactor {
    public:
     virtual ~Watch() = default;
     virtual int fd() const = 0;
+    /// Ends all calls and gives the socket to the caller, open. Only the destructor may follow.
+    virtual int release() = 0;
     virtual void want_read() = 0;  // no effect while already wanted
     virtual void want_write() = 0;
     /// Notifies of an error or of the end of both directions. A reset by the peer shows this way

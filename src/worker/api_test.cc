@@ -1,4 +1,4 @@
-#include "worker_api.h"
+#include "worker/api.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "net/client.h"
-#include "testing/fake_agent.h"
+#include "worker/testing/fake_agent.h"
 
-namespace varda::trainapp {
+namespace varda::worker {
 namespace worker_api_test {
 
 using std::chrono::milliseconds;
@@ -124,4 +124,4 @@ TEST_F(WorkerApis, StopEndsTheRetries) {
 }
 
 }  // namespace worker_api_test
-}  // namespace varda::trainapp
+}  // namespace varda::worker

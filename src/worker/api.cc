@@ -1,4 +1,4 @@
-#include "worker_api.h"
+#include "worker/api.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "model_directory.h"
+#include "worker/model_directory.h"
 
-namespace varda::trainapp {
+namespace varda::worker {
 namespace {
 
 using Answer = net::HttpClient::Answer;
@@ -41,12 +41,13 @@ std::optional<std::uint64_t> offset_of(const Answer& answer) {
 }  // namespace
 
 Result<Answer> WorkerApi::ask(const Context& ctx, const std::string& method,
-                              const std::string& path, std::string body, net::Headers headers) {
+                              const std::string& path, std::string body, net::Headers headers,
+                              std::chrono::milliseconds more_time) {
   auto token = read_regular(fs_, followed(options_.token_file), kTokenBytesMax);
   if (!token.ok())
     return Error(Code::kUnavailable, "token of the worker API: " + token.error().message());
   headers.add("Authorization", "Bearer " + std::string(trim(*token)));
-  auto answer = http_.call(ctx.with_timeout(options_.request_timeout),
+  auto answer = http_.call(ctx.with_timeout(options_.request_timeout + more_time),
                            {.method = method,
                             .url = "http://localhost" + path,
                             .headers = std::move(headers),
@@ -63,6 +64,18 @@ Status WorkerApi::send(const Context& ctx, const std::string& method, const std:
       ask(ctx, method, path, codec::write_json(body), {{"Content-Type", "application/json"}}));
   if (answer.status / 100 == 2) return {};
   return refusal(answer);
+}
+
+Result<codec::Json> WorkerApi::fetch(const Context& ctx, const std::string& method,
+                                     const std::string& path,
+                                     const std::optional<codec::Json>& body,
+                                     std::chrono::milliseconds more_time) {
+  net::Headers headers;
+  if (body) headers.add("Content-Type", "application/json");
+  TRY(const Answer answer,
+      ask(ctx, method, path, body ? codec::write_json(*body) : "", std::move(headers), more_time));
+  if (answer.status / 100 != 2) return refusal(answer);
+  return codec::parse_json(answer.body).context("answer of the agent");
 }
 
 Status WorkerApi::retry(const Context& ctx, const std::string& what,
@@ -134,4 +147,4 @@ Status WorkerApi::upload(const Context& ctx, const os::Path& file, const std::st
   return {};
 }
 
-}  // namespace varda::trainapp
+}  // namespace varda::worker

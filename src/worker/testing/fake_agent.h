@@ -15,7 +15,7 @@
 #include "net/server.h"
 #include "os/testing/test_directory.h"
 
-namespace varda::trainapp {
+namespace varda::worker {
 
 /// Follows docs/reference/worker-api.yaml where the trainer depends on it. Thread-safe.
 class FakeAgent {
@@ -150,4 +150,4 @@ class FakeAgent {
   std::unique_ptr<net::Server> server_;
 };
 
-}  // namespace varda::trainapp
+}  // namespace varda::worker

@@ -1,4 +1,4 @@
-#include "model_directory.h"
+#include "worker/model_directory.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "serving/config.h"
 #include "serving/layout.h"
 
-namespace varda::trainapp {
+namespace varda::worker {
 namespace {
 
 constexpr std::uint64_t kModelBytesMax = std::uint64_t{2} << 30;  // the limit of protobuf
@@ -100,7 +100,11 @@ Result<ModelSource> read_model(os::FileSystem& fs, const os::Path& path) {
   } else {
     out.file = real;
   }
-  TRY(const std::string bytes, read_regular(fs, followed(out.file), kModelBytesMax));
+  TRY(std::string bytes, read_regular(fs, followed(out.file), kModelBytesMax));
+  if (out.file.extension() == ".safetensors") {
+    out.bytes = std::move(bytes);
+    return out;
+  }
   // Values in other files come into the result, because a trained file must be whole.
   TRY(out.bytes, onnx::embed_external(bytes, [&](const std::string& name, std::uint64_t offset,
                                                  std::uint64_t count) {
@@ -125,4 +129,4 @@ Status write_beside(os::FileSystem& fs, const os::Path& directory, const ModelSo
   return os::write_file_atomically(fs, directory / source.labels_file, text);
 }
 
-}  // namespace varda::trainapp
+}  // namespace varda::worker

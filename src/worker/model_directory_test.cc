@@ -1,4 +1,4 @@
-#include "model_directory.h"
+#include "worker/model_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "os/testing/test_directory.h"
 #include "train/testing/model_builder.h"
 
-namespace varda::trainapp {
+namespace varda::worker {
 namespace model_directory_test {
 
 using ::testing::ElementsAre;
@@ -109,4 +109,4 @@ TEST(ModelDirectory, ClassWithALineBreakGivesNoFile) {
 }
 
 }  // namespace model_directory_test
-}  // namespace varda::trainapp
+}  // namespace varda::worker

@@ -1,0 +1,145 @@
+#include "run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/metric_collector.h"
+
+namespace varda::aggregate {
+namespace {
+
+using aggregator::Coordinator;
+using aggregator::Snapshot;
+using codec::Json;
+
+constexpr std::chrono::seconds kStopGrace{5};
+constexpr const char* kRounds = "rounds";  // the directory of the job's state
+
+}  // namespace
+
+Result<std::string> client_of_header(const net::Request& request) {
+  const auto name = request.headers.find("Varda-Client");
+  if (!name) return Error(Code::kUnauthenticated, "the header Varda-Client must name the client");
+  if (!aggregator::Store::good_client(*name))
+    return Error(Code::kInvalid, "Varda-Client must be a name of at most 180 bytes");
+  return std::string(*name);
+}
+
+Json status_json(const Snapshot& snapshot) {
+  Json out = Json::object({{"job", snapshot.job},
+                           {"phase", to_string(snapshot.phase)},
+                           {"round", snapshot.round},
+                           {"rounds", snapshot.rounds},
+                           {"attempt", snapshot.attempt},
+                           {"updates", snapshot.updates},
+                           {"target", snapshot.target},
+                           {"quorum", snapshot.quorum},
+                           {"model", snapshot.model},
+                           {"updatesSha256", snapshot.updates_digest},
+                           {"receivedBytes", snapshot.received_bytes},
+                           {"sentBytes", snapshot.sent_bytes}});
+  if (snapshot.seconds_left) out.set("secondsLeft", *snapshot.seconds_left);
+  Json clients = Json::object();
+  for (const auto& client : snapshot.clients) {
+    Json one = Json::object({{"state", to_string(client.state)}});
+    if (!client.reason.empty()) one.set("reason", client.reason);
+    clients.set(client.name, std::move(one));
+  }
+  out.set("clients", std::move(clients));
+  Json history = Json::array();
+  for (const auto& record : snapshot.history) history.push_back(federated::to_json(record));
+  out.set("history", std::move(history));
+  if (snapshot.phase == federated::RoundMachine::Phase::kFinished) {
+    out.set("failed", snapshot.failed);
+    out.set("reason", snapshot.reason);
+    out.set("message", snapshot.message);
+  }
+  return out;
+}
+
+Result<std::unique_ptr<Job>> Job::open(JobOptions options, os::FileSystem& fs) {
+  std::unique_ptr<Job> job(new Job());
+  job->fs_ = &fs;
+  TRY(job->source_, worker::read_model(fs, options.model).context("--model"));
+  TRY(aggregator::ModelFile model,
+      aggregator::ModelFile::parse(job->source_.bytes).context(options.model.string()));
+  job->model_ = std::make_unique<aggregator::ModelFile>(std::move(model));
+  TRY_VOID(fs.make_directories(options.directory));
+  TRY(job->coordinator_,
+      Coordinator::open({.settings = options.settings,
+                         .job = options.job,
+                         .threads = options.threads,
+                         .clients_expected = options.clients_expected,
+                         .lost_after = options.lost_after,
+                         .extras = {.labels = job->source_.labels, .yaml = job->source_.yaml}},
+                        *job->model_, options.directory / kRounds, fs));
+  job->options_ = std::move(options);
+  job->service_ = std::make_unique<aggregator::Service>(
+      *job->coordinator_, aggregator::Service::Options{.client_of = job->options_.client_of,
+                                                       .metrics = &job->metrics_});
+  job->job_metrics_ = std::make_unique<aggregator::JobMetrics>(*job->coordinator_);
+  net::Server::Options server = job->service_->server_options();
+  server.listen = job->options_.listen;
+  if (job->options_.configure_server) job->options_.configure_server(server);
+  TRY(job->server_, net::Server::create(server, job->service_->handler()).context("--listen"));
+  if (!job->options_.admin.empty()) {
+    TRY(job->admin_,
+        net::Server::create({.listen = job->options_.admin},
+                            net::inline_handler([raw = job.get()](const net::Request& request) {
+                              return raw->admin(request);
+                            }))
+            .context("--admin"));
+  }
+  return job;
+}
+
+Job::~Job() {
+  if (admin_) admin_->stop(std::chrono::milliseconds(100));
+  if (service_) service_->drain();
+  if (server_) server_->stop(kStopGrace);
+}
+
+net::Response Job::admin(const net::Request& request) {
+  const std::string_view path = request.path();
+  if (request.method != "GET" && request.method != "HEAD") return {.status = 405};
+  if (path == "/healthz" || path == "/readyz") return {.body = "ok\n"};
+  if (path == "/metrics")
+    return {.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
+            .body = metrics_.text() + metrics::text_of({job_metrics_.get()})};
+  if (path == "/status")
+    return {.headers = {{"Content-Type", "application/json"}},
+            .body = codec::write_json(status_json(coordinator_->snapshot())) + "\n"};
+  return {.status = 404, .body = "the paths are /healthz, /readyz, /metrics and /status\n"};
+}
+
+Status Job::run(const Context& ctx) {
+  TRY_VOID(coordinator_->run(ctx));
+  TRY_VOID(write_result());
+  const Snapshot end = coordinator_->snapshot();
+  if (end.failed) return Error(Code::kInternal, end.reason + ": " + end.message).as_terminal();
+  return {};
+}
+
+Status Job::write_result() {
+  const Snapshot end = coordinator_->snapshot();
+  const os::Path& directory = options_.directory;
+  TRY_VOID(os::write_file_atomically(*fs_, directory / "metrics.csv", coordinator_->metrics_csv()));
+  TRY_VOID(os::write_file_atomically(*fs_, directory / "report.json",
+                                     codec::write_json_pretty(status_json(end)) + "\n"));
+  if (end.failed) return {};
+  TRY(const federated::Weights weights, coordinator_->weights());
+  TRY(const std::string bytes, model_->with(weights));
+  TRY_VOID(worker::write_beside(*fs_, directory, source_, source_.labels));
+  TRY_VOID(os::write_file_atomically(*fs_, directory / model_->file_name(), bytes));
+  log::info("result written", {{"file", (directory / model_->file_name()).string()},
+                               {"sha256", codec::Sha256::of(bytes).hex()}});
+  return {};
+}
+
+void Job::dismiss(const Context& ctx, Duration grace) {
+  service_->wait_for_ends(ctx.with_timeout(grace));
+  service_->drain();
+}
+
+}  // namespace varda::aggregate

@@ -1,0 +1,26 @@
+// Limits against poisoned updates.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "federated/rules.h"
+
+namespace varda::federated {
+
+/// The median of finite numbers; of an even number the mean of the two in the middle. 0 for none.
+double median_of(std::vector<double> values);
+
+struct Requirements {
+  bool loss = false, control = false;
+};
+
+/// Moves the contributions that break a limit from `contributions` to the result.
+std::vector<Quarantined> quarantine(std::vector<Contribution>& contributions, const Bounds& bounds,
+                                    const Requirements& requirements);
+
+/// The samples that count, one number for each contribution.
+std::vector<double> capped_samples(std::span<const Contribution> contributions,
+                                   const Bounds& bounds);
+
+}  // namespace varda::federated

@@ -1,0 +1,306 @@
+"""varda-aggregate on a desk: rounds with hand-written clients, kills in mid-round, hostile clients."""
+import array, hashlib, http.client, json, pathlib, random, resource, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, unittest
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1] / 'support')]
+import machine as m  # noqa: E402
+
+AGGREGATE = str(m.BIN / 'varda-aggregate')
+SDK = pathlib.Path(__file__).resolve().parents[2] / 'sdk/python'
+
+
+def safetensors(tensors, metadata=None):
+    """`tensors`: (shape, floats) by name."""
+    header, data = {'__metadata__': metadata} if metadata else {}, b''
+    for name, (shape, values) in sorted(tensors.items()):
+        begin = len(data)
+        data += array.array('f', values).tobytes()
+        header[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [begin, len(data)]}
+    text = json.dumps(header).encode()
+    text += b' ' * (-len(text) % 8)
+    return struct.pack('<Q', len(text)) + text + data
+
+
+def update(task, client, values=1000, **metadata):
+    """The update of a client: a function of round and name."""
+    draw = random.Random('%d/%s' % (task['round'], client))
+    info = {'format': 'varda-update/1', 'task': task['id'], 'base': task['model']['sha256'], 'samples': str(draw.randrange(10, 90)),
+            'steps': '1', 'encoding': 'dense', 'metrics': '{"loss": 0.5}', **metadata}
+    return safetensors({'w': ([values], [draw.uniform(-1, 1) for _ in range(values)])}, info)
+
+
+class Aggregator:
+    def __init__(self, test, work, *flags, port=0):
+        self.test, self.work, self.flags, self.port = test, work, flags, port
+        self.start()
+
+    def start(self):
+        command = [AGGREGATE, '--model', str(self.work / 'm.safetensors'), '--out', str(self.work / 'out'), '--trust-clients',
+                   '--listen', '127.0.0.1:%d' % self.port, '--admin', '127.0.0.1:0', *self.flags]
+        with open(self.work / 'log', 'a') as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.test.addCleanup(self.end)
+        line = self.process.stdout.readline()
+        if not line.startswith('varda-aggregate is ready: http://'):
+            raise AssertionError('not ready: %r\n%s' % (line, (self.work / 'log').read_text()[-2000:]))
+        words = line.replace(',', '').split()
+        self.port = int(words[3].rsplit(':', 1)[1])
+        self.admin = int(words[5].rsplit(':', 1)[1])
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        if not self.process.stdout.closed:
+            self.process.communicate()
+
+    def ask(self, client, method, path, body=None, **headers):
+        connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=m.seconds(60))
+        try:
+            connection.request(method, path, body, {'Varda-Client': client, **{k.replace('_', '-'): v for k, v in headers.items()}})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    def read_admin(self, path):
+        connection = http.client.HTTPConnection('127.0.0.1', self.admin, timeout=m.seconds(60))
+        connection.request('GET', path)
+        text = connection.getresponse().read()
+        connection.close()
+        return text.decode()
+
+
+class Client(threading.Thread):
+    """Takes part until the end. Repeats each request that a killed aggregator did not answer."""
+
+    def __init__(self, aggregator, name, pieces=3):
+        super().__init__(daemon=True)
+        self.aggregator, self.client, self.pieces = aggregator, name, pieces
+        self.accepted, self.refused, self.end, self.problem = 0, [], None, None
+
+    def ask(self, *arguments, **headers):
+        deadline = time.monotonic() + m.seconds(120)
+        while True:
+            try:
+                return self.aggregator.ask(self.client, *arguments, **headers)
+            except (OSError, http.client.HTTPException):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def send(self, task):
+        data = update(task, self.client)
+        path = '/v1/updates/%s/sha256:%s' % (task['id'], hashlib.sha256(data).hexdigest())
+        while True:
+            status, headers, _ = self.ask('HEAD', path)
+            if status == 200:
+                return 200
+            first = int(headers.get('Upload-Offset', 0))
+            last = min(len(data), first + len(data) // self.pieces + 1)
+            status, headers, text = self.ask('PUT', path, data[first:last], Content_Range='bytes %d-%d/%d' % (first, last - 1, len(data)))
+            if status in (202, 503) or (status == 409 and headers.get('Upload-Offset')):
+                continue
+            if status not in (200, 201):
+                self.refused.append((status, json.loads(text)))
+            return status
+
+    def run(self):
+        try:
+            after = ''
+            while self.end is None:
+                status, _, text = self.ask('GET', '/v1/task?wait=20&after=' + after)
+                if status == 204:
+                    continue
+                task = json.loads(text)
+                after = task['id']
+                if task['kind'] == 'end':
+                    self.end = task
+                elif task['kind'] == 'train':
+                    self.accepted += self.send(task) in (200, 201)
+        except Exception as error:  # shown by the test
+            self.problem = error
+
+
+class Federated(unittest.TestCase):
+    def setUp(self):
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix='varda-federated-'))
+        self.addCleanup(shutil.rmtree, self.base, ignore_errors=True)
+
+    def work(self, name):
+        work = self.base / name
+        work.mkdir()
+        (work / 'm.safetensors').write_bytes(safetensors({'w': ([1000], [0.5] * 1000)}))
+        return work
+
+    def join(self, clients):
+        for client in clients:
+            client.join(m.seconds(120))
+            self.assertFalse(client.is_alive(), 'a client waits for ever')
+            self.assertIsNone(client.problem)
+
+    ROUNDS = ('--quorum', '1', '--minimum-clients', '3', '--clients', '3', '--evaluate-every', '0', '--aggregator', 'FedAvgM')
+
+    def run_job(self, name, kills, rounds=6, seed=1):
+        """The SHA-256 of the result, after `kills` kills at random moments."""
+        work = self.work(name)
+        aggregator = Aggregator(self, work, *self.ROUNDS, '--rounds', str(rounds))
+        clients = [Client(aggregator, 'site-%d' % i) for i in range(3)]
+        draw = random.Random(seed)
+        for client in clients:
+            client.start()
+        done = 0
+        while done < kills:
+            time.sleep(draw.uniform(0, 0.08))  # the moment of the kill, not a wait for something
+            if aggregator.process.poll() is not None:
+                break
+            aggregator.kill()
+            done += 1
+            aggregator.start()
+        self.join(clients)
+        code = aggregator.process.wait(m.seconds(60))
+        self.assertEqual(code, 0, (work / 'log').read_text()[-2000:])
+        for client in clients:
+            self.assertEqual(client.refused, [])
+            self.assertFalse(client.end['failed'])
+        report = json.loads((work / 'out/report.json').read_text())
+        self.assertEqual([record['updates'] for record in report['history']], [3] * rounds)
+        return hashlib.sha256((work / 'out/model.safetensors').read_bytes()).hexdigest(), done
+
+    def test_killed_aggregator_ends_with_the_same_model(self):
+        model, _ = self.run_job('calm', 0)
+        for seed in (1, 2):
+            again, kills = self.run_job('killed%d' % seed, 12, seed=seed)
+            self.assertGreater(kills, 2)
+            self.assertEqual(again, model)
+
+    def test_job_without_a_quorum_fails_and_says_so(self):
+        work = self.work('quorum')
+        aggregator = Aggregator(self, work, '--minimum-clients', '2', '--clients', '2', '--round-deadline', '1s', '--rounds', '2')
+        honest, silent = Client(aggregator, 'site-0'), 'site-1'
+        aggregator.ask(silent, 'GET', '/v1/task')
+        honest.start()
+        self.join([honest])
+        self.assertEqual(honest.accepted, 1)
+        self.assertTrue(honest.end['failed'])
+        self.assertEqual(honest.end['reason'], 'NoQuorum')
+        aggregator.ask(silent, 'GET', '/v1/task')  # the aggregator waits until each client knows
+        self.assertEqual(aggregator.process.wait(m.seconds(60)), 1)
+        self.assertIn('round 1 has 1 of 2 updates after 5 deadlines', (work / 'log').read_text())
+
+    def test_poisoned_updates_are_refused_and_the_client_is_excluded(self):
+        work = self.work('poison')
+        aggregator = Aggregator(self, work, '--minimum-clients', '2', '--clients', '3', '--rounds', '5', '--evaluate-every', '0')
+        clients = [Client(aggregator, 'site-%d' % i) for i in range(2)]
+
+        class Poisoner(Client):
+            def send(self, task):
+                data = bytearray(update(task, self.client))
+                data[-4:] = struct.pack('<f', float('nan'))
+                path = '/v1/updates/%s/sha256:%s' % (task['id'], hashlib.sha256(data).hexdigest())
+                status, _, text = self.ask('PUT', path, bytes(data))
+                self.refused.append((status, json.loads(text)['reason']))
+                return status
+        poisoner = Poisoner(aggregator, 'site-9')
+        for client in [*clients, poisoner]:
+            client.start()
+        self.join([*clients, poisoner])
+        self.assertEqual(aggregator.process.wait(m.seconds(60)), 0)
+        self.assertEqual([client.accepted for client in clients], [5, 5])
+        self.assertEqual(poisoner.refused, [(422, 'not_finite')] * 3)
+        report = json.loads((work / 'out/report.json').read_text())
+        self.assertEqual([record['refused'] for record in report['history']], [1, 1, 1, 0, 0])
+
+    def test_slow_and_idle_connections_do_not_hold_the_round(self):
+        work = self.work('slow')
+        aggregator = Aggregator(self, work, *self.ROUNDS, '--rounds', '3')
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        idle = min(1000, (hard if hard != resource.RLIM_INFINITY else 4096) - 200)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, idle + 200)) if hard != resource.RLIM_INFINITY else idle + 200, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        connections = []
+        self.addCleanup(lambda: [c.close() for c in connections])
+        for i in range(idle):
+            connections.append(socket.create_connection(('127.0.0.1', aggregator.port), m.seconds(60)))
+            if i % 2:  # a head that never ends
+                connections[-1].sendall(b'PUT /v1/updates/1-train-0/sha256:' + b'0' * 64 + b' HTTP/1.1\r\nHost: a\r\n')
+        clients = [Client(aggregator, 'site-%d' % i) for i in range(3)]
+        for client in clients:
+            client.start()
+        self.join(clients)
+        self.assertEqual(aggregator.process.wait(m.seconds(60)), 0)
+        self.assertEqual([client.accepted for client in clients], [3, 3, 3])
+
+    def test_stopped_job_continues_with_the_same_command(self):
+        work = self.work('stop')
+        aggregator = Aggregator(self, work, *self.ROUNDS, '--rounds', '2')
+        status, _, _ = aggregator.ask('site-0', 'GET', '/v1/task')
+        self.assertEqual(status, 204)
+        aggregator.process.send_signal(signal.SIGTERM)
+        self.assertEqual(aggregator.process.wait(m.seconds(30)), 128 + signal.SIGTERM)
+        aggregator.process.communicate()
+        job = json.loads((work / 'out/rounds/state.json').read_text())['job']
+        aggregator.start()
+        self.assertEqual(json.loads(aggregator.read_admin('/status'))['job'], job)
+        clients = [Client(aggregator, 'site-%d' % i) for i in range(3)]
+        for client in clients:
+            client.start()
+        self.join(clients)
+        self.assertEqual(aggregator.process.wait(m.seconds(60)), 0)
+
+    def test_metrics_show_the_round(self):
+        aggregator = Aggregator(self, self.work('metrics'), *self.ROUNDS, '--rounds', '2')
+        text = aggregator.read_admin('/metrics')
+        for line in ('varda_aggregate_round 1', 'varda_aggregate_rounds 2', 'varda_aggregate_phase{phase="Waiting"} 1'):
+            self.assertIn(line, text)
+
+    def test_wrong_input_is_named(self):
+        work = self.work('wrong')
+        for flags, why in ((['--rounds', '0'], 'rounds must be a whole number from 1 to 100000, not 0'),
+                           (['--aggregator', 'FedAgv'], 'FedAgv'), (['--encoding', 'zip'], 'compression.encoding must be dense'),
+                           (['--settings', str(work / 'none.yaml')], 'does not exist')):
+            done = subprocess.run([AGGREGATE, '--model', str(work / 'm.safetensors'), '--out', str(work / 'out'), '--listen', '127.0.0.1:0', *flags],
+                                  capture_output=True, text=True, timeout=m.seconds(30))
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(why, done.stderr)
+
+    def test_python_sdk_trains(self):
+        """With numpy, which Debian has as python3-numpy."""
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            self.skipTest('python3-numpy is not installed')
+        sys.path.insert(0, str(SDK))
+        import numpy as np
+        import varda_federated
+        work = self.work('sdk')
+        (work / 'm.safetensors').write_bytes(varda_federated.write_safetensors({'w': np.zeros((4, 2), '<f4')}, {}))
+        aggregator = Aggregator(self, work, '--minimum-clients', '3', '--clients', '3', '--rounds', '8', '--encoding', 'int8', '--quorum', '1')
+        wanted = np.arange(8).reshape(4, 2)
+
+        def client(seed):
+            inputs = np.random.default_rng(seed).normal(size=(60, 4))
+            targets = inputs @ wanted
+
+            def train(weights, task):
+                for _ in range(20):
+                    weights['w'] -= (0.1 * inputs.T @ (inputs @ weights['w'] - targets) / 60).astype('<f4')
+                return weights, 60, {'loss': ((inputs @ weights['w'] - targets) ** 2).mean()}
+
+            def evaluate(weights, task):
+                return 60, {'loss': ((inputs @ weights['w'] - targets) ** 2).mean()}
+            varda_federated.Client('http://127.0.0.1:%d' % aggregator.port, 'c%d' % seed, work / ('c%d' % seed)).run(train, evaluate)
+        threads = [threading.Thread(target=client, args=(seed,), daemon=True) for seed in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(m.seconds(120))
+        self.assertEqual(aggregator.process.wait(m.seconds(60)), 0)
+        result, _ = varda_federated.read_safetensors((work / 'out/model.safetensors').read_bytes())
+        self.assertLess(float(np.abs(result['w'] - wanted).max()), 0.05)
+
+
+if __name__ == '__main__':
+    unittest.main()
