@@ -37,6 +37,8 @@ void add_flags(CLI::App& parser, Flags& flags) {
       ->capture_default_str();
   parser.add_option("--admin", flags.admin,
                     "address of /healthz, /readyz, /metrics and /status; default: none");
+  parser.add_option("--flower", flags.flower,
+                    "address for clients of Flower (flwr), which need no names; default: none");
   parser.add_flag("--trust-clients", flags.trust_clients,
                   "take the name of a client from the header Varda-Client, which any program can "
                   "send; without this flag only streams of nodes have names");

@@ -16,6 +16,7 @@ struct Flags {
   std::string model, out, settings;
   std::string listen = "127.0.0.1:7363";
   std::string admin;
+  std::string flower;
   bool worker = false;
   bool trust_clients = false;
   std::int64_t clients = 0;  // expected; 0: unknown

@@ -104,6 +104,7 @@ Status run_here(const Context& ctx, const Flags& flags) {
       .settings = std::move(settings),
       .listen = flags.listen,
       .admin = flags.admin,
+      .flower = flags.flower,
       .clients_expected = flags.clients,
       .threads = flags.threads == 0 ? processors : static_cast<std::size_t>(flags.threads),
       .lost_after = *parse_duration(flags.lost_after),
@@ -113,9 +114,10 @@ Status run_here(const Context& ctx, const Flags& flags) {
       }};
   if (flags.trust_clients) options.client_of = client_of_header;
   TRY(const auto job, Job::open(std::move(options), fs));
-  std::printf(
-      "varda-aggregate is ready: http://%s%s\n", job->address().c_str(),
-      job->admin_address().empty() ? "" : (", admin http://" + job->admin_address()).c_str());
+  std::string addresses = "http://" + job->address();
+  if (!job->admin_address().empty()) addresses += ", admin http://" + job->admin_address();
+  if (!job->flower_address().empty()) addresses += ", flower " + job->flower_address();
+  std::printf("varda-aggregate is ready: %s\n", addresses.c_str());
   std::fflush(stdout);
   Status status;
   {

@@ -14,6 +14,8 @@ using aggregator::Snapshot;
 using codec::Json;
 
 constexpr std::chrono::seconds kStopGrace{5};
+// Flower clients that leave before the end of the job come back after this time.
+constexpr std::chrono::seconds kFlowerReturn{5};
 constexpr const char* kRounds = "rounds";  // the directory of the job's state
 
 }  // namespace
@@ -91,10 +93,32 @@ Result<std::unique_ptr<Job>> Job::open(JobOptions options, os::FileSystem& fs) {
                             }))
             .context("--admin"));
   }
+  if (!job->options_.flower.empty()) TRY_VOID(job->listen_for_flower().context("--flower"));
   return job;
 }
 
+Status Job::listen_for_flower() {
+  TRY(flower_rounds_,
+      aggregator::FlowerRounds::create(*coordinator_,
+                                       {.order = model_->order(), .settings = options_.settings}));
+  flower_ = std::make_unique<flower::Adapter>(flower::Adapter::Options{}, *flower_rounds_);
+  // An answer has the weights as FP64 at most, and some bytes for each array.
+  const std::size_t message =
+      model_->weights().layout().size() * 8 + model_->order().size() * 512 + (1 << 20);
+  TRY(flower_server_,
+      net::GrpcServer::create(
+          {.listen = options_.flower,
+           .message_bytes_max = message,
+           .received_bytes_max = std::max<std::size_t>(2 * message, 64 << 20)},
+          net::grpc_methods({{std::string(flower::kJoinMethod), flower_->handler()}})));
+  return {};
+}
+
 Job::~Job() {
+  if (flower_server_) {
+    flower_->stop(kFlowerReturn, std::chrono::seconds(1));
+    flower_server_->stop(std::chrono::milliseconds(0));
+  }
   if (admin_) admin_->stop(std::chrono::milliseconds(100));
   if (service_) service_->drain();
   if (server_) server_->stop(kStopGrace);
@@ -138,7 +162,10 @@ Status Job::write_result() {
 }
 
 void Job::dismiss(const Context& ctx, Duration grace) {
-  service_->wait_for_ends(ctx.with_timeout(grace));
+  if (flower_)
+    flower_->stop(std::chrono::seconds(0), std::chrono::ceil<std::chrono::milliseconds>(grace));
+  // A job may have Flower clients alone.
+  if (!flower_ || service_->pollers() > 0) service_->wait_for_ends(ctx.with_timeout(grace));
   service_->drain();
 }
 

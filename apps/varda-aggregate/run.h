@@ -6,11 +6,14 @@
 #include <string>
 
 #include "aggregator/coordinator.h"
+#include "aggregator/flower_rounds.h"
 #include "aggregator/service.h"
 #include "base/context.h"
 #include "base/metrics.h"
 #include "base/result.h"
 #include "federated/settings.h"
+#include "flower/adapter.h"
+#include "net/grpc_server.h"
 #include "net/server.h"
 #include "os/file_system.h"
 #include "worker/model_directory.h"
@@ -23,6 +26,7 @@ struct JobOptions {
   federated::Settings settings;
   std::string job;  // "": a random name
   std::string listen, admin;
+  std::string flower;  // address for Flower clients; "": none
   std::int64_t clients_expected = 0;
   std::size_t threads = 1;
   Duration lost_after = std::chrono::seconds(90);
@@ -44,6 +48,7 @@ class Job {
   const std::string& format() const { return model_->format(); }
   std::string address() const { return server_->address(); }
   std::string admin_address() const { return admin_ ? admin_->address() : ""; }
+  std::string flower_address() const { return flower_server_ ? flower_server_->address() : ""; }
   /// Runs the rounds, and writes the result into the directory. kCancelled: the context; the next
   /// start continues. Other errors: the job failed.
   Status run(const Context& ctx);
@@ -53,6 +58,7 @@ class Job {
  private:
   Job() = default;
   Status write_result();
+  Status listen_for_flower();
   net::Response admin(const net::Request& request);
 
   JobOptions options_;
@@ -64,6 +70,9 @@ class Job {
   std::unique_ptr<aggregator::Service> service_;
   std::unique_ptr<aggregator::JobMetrics> job_metrics_;
   std::unique_ptr<net::Server> server_, admin_;
+  std::unique_ptr<aggregator::FlowerRounds> flower_rounds_;
+  std::unique_ptr<flower::Adapter> flower_;
+  std::unique_ptr<net::GrpcServer> flower_server_;
 };
 
 /// The header Varda-Client, or kUnauthenticated.

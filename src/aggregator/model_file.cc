@@ -15,9 +15,12 @@ bool looks_like_safetensors(std::string_view bytes) { return bytes.size() > 8 &&
 }  // namespace
 
 Result<ModelFile> ModelFile::parse(std::string bytes) {
+  std::vector<std::string> order;
   if (looks_like_safetensors(bytes)) {
+    TRY(const auto file, federated::Safetensors::over(std::as_bytes(std::span(bytes)), nullptr));
+    for (const auto& entry : file.header().entries()) order.push_back(entry.name);
     TRY(federated::Weights weights, federated::Weights::parse(bytes));
-    return ModelFile(std::move(bytes), "safetensors", std::move(weights));
+    return ModelFile(std::move(bytes), "safetensors", std::move(weights), std::move(order));
   }
   std::vector<tensor::Named> tensors;
   {
@@ -31,8 +34,9 @@ Result<ModelFile> ModelFile::parse(std::string bytes) {
   }
   if (tensors.empty())
     return Error(Code::kInvalid, "the ONNX file has no FP32 initializer with an axis to train");
+  for (const tensor::Named& one : tensors) order.push_back(one.name);
   TRY(federated::Weights weights, federated::Weights::of(tensors));
-  return ModelFile(std::move(bytes), "onnx", std::move(weights));
+  return ModelFile(std::move(bytes), "onnx", std::move(weights), std::move(order));
 }
 
 Result<std::string> ModelFile::with(const federated::Weights& weights) const {

@@ -18,6 +18,8 @@ class ModelFile {
   static Result<ModelFile> parse(std::string bytes);
 
   const federated::Weights& weights() const { return weights_; }
+  /// Names of the weights in the order of the file: of the initializers, or of the values.
+  const std::vector<std::string>& order() const { return order_; }
   /// "onnx" or "safetensors"
   const std::string& format() const { return format_; }
   /// "model.onnx" or "model.safetensors"
@@ -27,10 +29,15 @@ class ModelFile {
   Result<std::string> with(const federated::Weights& weights) const;
 
  private:
-  ModelFile(std::string bytes, std::string format, federated::Weights weights)
-      : bytes_(std::move(bytes)), format_(std::move(format)), weights_(std::move(weights)) {}
+  ModelFile(std::string bytes, std::string format, federated::Weights weights,
+            std::vector<std::string> order)
+      : bytes_(std::move(bytes)),
+        format_(std::move(format)),
+        weights_(std::move(weights)),
+        order_(std::move(order)) {}
   std::string bytes_, format_;
   federated::Weights weights_;
+  std::vector<std::string> order_;
 };
 
 }  // namespace varda::aggregator

@@ -328,6 +328,11 @@ void Service::drain() {
   changed_.notify_all();
 }
 
+std::size_t Service::pollers() {
+  const MutexLock lock(mutex_);
+  return polled_.size();
+}
+
 std::size_t Service::polls() {
   const MutexLock lock(mutex_);
   return polls_.size();

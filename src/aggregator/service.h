@@ -43,6 +43,8 @@ class Service {
   /// Answers all polls now, and each later one at once.
   void drain() EXCLUDES(mutex_);
   std::size_t polls() EXCLUDES(mutex_);
+  /// Clients that have polled at least once.
+  std::size_t pollers() EXCLUDES(mutex_);
   /// Returns when each client that has polled knows the end of the job, or when the context is
   /// done. Waits for the context if no client has polled.
   void wait_for_ends(const Context& ctx) EXCLUDES(mutex_);

@@ -74,7 +74,7 @@ struct FlowerClient {
   bool gone = false;     // the call is over
   std::optional<Result<Answer>> answer;
 
-  // Of the thread that works for the client.
+  // Only the thread that works for the client uses these.
   bool joined = false;
   Task task;
 };
@@ -208,7 +208,7 @@ struct Adapter::Impl final : SessionListener {
         return client->session->finish(joined.error());
       }
       client->joined = true;
-      log::info("Flower client joined", {{"client", client->name}});
+      log::info("client of Flower joined", {{"client", client->name}});
       set_phase(client, FlowerClient::Phase::kIdle);
     }
     if (phase_of(client) == FlowerClient::Phase::kIdle) offer(client);
@@ -325,7 +325,7 @@ struct Adapter::Impl final : SessionListener {
   void leave(const ClientPointer& client) {
     if (std::exchange(client->joined, false)) {
       rounds.left(client->name);
-      log::info("Flower client left", {{"client", client->name}});
+      log::info("client of Flower left", {{"client", client->name}});
     }
     const MutexLock lock(mutex);
     client->phase = FlowerClient::Phase::kGone;
