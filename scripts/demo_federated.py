@@ -55,8 +55,8 @@ def alone(work, name, data):
     out = work / ('alone-' + name)
     settings = work / 'settings.json'
     settings.write_text(json.dumps({**TRAINER, 'epochs': ROUNDS, 'seed': 1}))
-    subprocess.run([str(m.BIN / 'varda-train'), '--model', m.DIGITS / 'models/3', '--data', data / 'train-images.idx3-ubyte', '--eval',
-                    data / 'test-images.idx3-ubyte', '--settings', settings, '--out', out], check=True, capture_output=True, timeout=120)
+    subprocess.run([str(m.BIN / 'varda-train'), '--model', m.DIGITS / 'models/3', '--data', data / 'train-images.idx3-ubyte', '--evaluation',
+                    data / 'test-images.idx3-ubyte', '--settings', settings, '--out', out], check=True, stdout=subprocess.DEVNULL, timeout=120)
     return json.loads((out / 'metrics.json').read_text())['metrics']['accuracy']
 
 

@@ -105,6 +105,8 @@ AggregatorReport read_report(const api::EdgeNode* node, const std::string& key,
   if (out.result) {
     const Json& final = report.at("results/final/data");
     out.result_participants = count_of(final["participants"]);
+    // The last progress may be older than the end.
+    out.round = std::max(out.round, count_of(final["rounds"]));
     out.updates_digest = codec::clipped(final["updatesSha256"].as_string(), kDigestMax);
     if (!final["epsilon"].is_null()) out.epsilon = number_of(final["epsilon"]);
   }
