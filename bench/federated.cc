@@ -1,7 +1,7 @@
 // Federated learning: the speed of the rules and of the encodings.
 //
 // The fold of FedAvg stands beside a loop that only reads the same bytes with as many threads, from
-// memory and from mapped files in the page cache. The best of several repetitions counts. Processor
+// memory and from files in the page cache. The best of several repetitions counts. Processor
 // time stands beside the time of the clock, because other programs change it less.
 #include <algorithm>
 #include <atomic>
@@ -24,7 +24,7 @@
 #include "federated/rules.h"
 #include "federated/update.h"
 #include "federated/weights.h"
-#include "os/mapped_file.h"
+#include "os/positional_file.h"
 
 namespace varda::bench {
 namespace {
@@ -94,7 +94,7 @@ struct Clients {
   std::vector<std::unique_ptr<UpdateReader>> updates;
   std::vector<Contribution> contributions;
   std::vector<std::string> bytes;  // of the files, for the loop that reads
-  std::vector<std::shared_ptr<const os::MappedFile>> files;
+  std::vector<std::shared_ptr<const os::PositionalFile>> files;
 
   Clients(std::size_t count, std::size_t size, const Folder* folder) : layout(layout_of(size)) {
     federated::UpdateInfo info;
@@ -105,7 +105,7 @@ struct Clients {
         const auto path = folder->path() / std::to_string(i);
         std::ofstream(path, std::ios::binary) << file;
         updates.push_back(UpdateReader::open(os::real_file_system(), path, layout).value());
-        files.push_back(os::MappedFile::open(os::real_file_system(), path).value());
+        files.push_back(os::PositionalFile::open(os::real_file_system(), path).value());
       } else {
         bytes.push_back(file);
         updates.push_back(UpdateReader::of(std::move(file), layout).value());
@@ -118,36 +118,38 @@ struct Clients {
     for (const auto& update : updates) out += static_cast<double>(update->bytes()) / 1e9;
     return out;
   }
-  std::vector<std::span<const std::byte>> raw() const {
-    std::vector<std::span<const std::byte>> out;
-    for (const auto& file : files) out.push_back(file->bytes());
-    for (const std::string& one : bytes)
-      out.push_back(std::as_bytes(std::span(one.data(), one.size())));
-    return out;
-  }
 };
 
 std::atomic<std::uint64_t> unused;
 
-/// As the sum of STREAM: reads every byte once, piece by piece.
+void read_words(std::span<const std::byte> bytes) {
+  const auto* at = reinterpret_cast<const std::uint64_t*>(bytes.data());
+  std::uint64_t sums[16] = {};
+  for (std::size_t i = 0; i + 16 <= bytes.size() / 8; i += 16)
+    for (std::size_t lane = 0; lane < 16; ++lane) sums[lane] ^= at[i + lane];
+  for (const std::uint64_t sum : sums) unused += sum;
+}
+
+/// Reads every byte once; files by pieces of a quarter of a megabyte.
 Seconds read_seconds(const Clients& clients, std::size_t threads) {
-  const std::vector<std::span<const std::byte>> all = clients.raw();
   return best_of([&] {
     const auto run = [&](std::size_t thread) {
-      std::uint64_t sums[16] = {};
-      for (const auto bytes : all) {
-        const std::size_t words = bytes.size() / 8 / threads;
-        const auto* at = reinterpret_cast<const std::uint64_t*>(bytes.data()) + thread * words;
-        for (std::size_t i = 0; i + 16 <= words; i += 16)
-          for (std::size_t lane = 0; lane < 16; ++lane) sums[lane] ^= at[i + lane];
+      std::vector<std::byte> piece(256 << 10);
+      for (const std::string& bytes : clients.bytes) {
+        const std::size_t share = bytes.size() / threads / 64 * 64;
+        read_words(std::as_bytes(std::span(bytes.data() + thread * share, share)));
       }
-      for (const std::uint64_t sum : sums) unused += sum;
+      for (const auto& file : clients.files) {
+        for (std::size_t at = thread * piece.size(); at + piece.size() <= file->size();
+             at += threads * piece.size()) {
+          CHECK(file->read(at, piece).ok());
+          read_words(piece);
+        }
+      }
     };
     std::vector<std::jthread> others;
     for (std::size_t i = 1; i < threads; ++i) others.emplace_back(run, i);
     run(0);
-    others.clear();
-    for (const auto& file : clients.files) file->release(0, file->bytes().size());
   });
 }
 
@@ -172,7 +174,7 @@ void folds() {
       const Seconds fold = apply_seconds(clients, "FedAvg", threads);
       const Seconds read = read_seconds(clients, threads);
       std::printf("| %s | %zu | %.1f | %.1f | %.0f %% | %.0f %% |\n",
-                  place == nullptr ? "in memory" : "in mapped files", threads,
+                  place == nullptr ? "in memory" : "in files", threads,
                   clients.gigabytes() / fold.wall, clients.gigabytes() / read.wall,
                   100 * read.wall / fold.wall, 100 * read.processor / fold.processor);
       std::fflush(stdout);

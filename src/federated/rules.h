@@ -121,7 +121,7 @@ class Rule {
   /// client, another layout, a loss or control variates missing. kUnavailable: too few updates for
   /// the rule are left after quarantine. Both leave `global` and the rule unchanged.
   /// kCancelled, kTimeout: `ctx` is done. kInternal: the result is not finite. After these three
-  /// `global` and the rule are undefined: load both again.
+  /// and errors of UpdateReader::status(), `global` and the rule are undefined: load both again.
   virtual Result<Applied> apply(const Context& ctx, std::vector<Contribution> contributions,
                                 std::span<float> global, const ApplyOptions& options) = 0;
 

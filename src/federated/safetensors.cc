@@ -9,7 +9,6 @@
 
 #include "codec/json.h"
 #include "federated/internal/shown.h"
-#include "os/mapped_file.h"
 
 namespace varda::federated {
 namespace {
@@ -175,6 +174,19 @@ Result<SafetensorsHeader> SafetensorsHeader::parse(std::string_view begin, std::
   return out;
 }
 
+Result<SafetensorsHeader> SafetensorsHeader::read(const os::PositionalFile& file,
+                                                  const SafetensorsLimits& limits) {
+  const auto bytes_at_begin = [&](std::uint64_t count) -> Result<std::string> {
+    std::string out(static_cast<std::size_t>(std::min(count, file.size())), '\0');
+    TRY_VOID(file.read(0, std::as_writable_bytes(std::span(out.data(), out.size()))));
+    return out;
+  };
+  TRY(const std::string length, bytes_at_begin(kLengthBytes));
+  TRY(const std::size_t size, bytes_of(length, limits));
+  TRY(const std::string begin, bytes_at_begin(size));
+  return parse(begin, file.size(), limits);
+}
+
 const SafetensorsEntry* SafetensorsHeader::find(std::string_view name) const {
   const auto it =
       std::lower_bound(by_name_.begin(), by_name_.end(), name,
@@ -208,11 +220,10 @@ Result<Safetensors> Safetensors::of(std::string bytes, const SafetensorsLimits& 
 
 Result<Safetensors> Safetensors::open(os::FileSystem& fs, const os::Path& path,
                                       const SafetensorsLimits& limits) {
-  TRY(std::shared_ptr<const os::MappedFile> file, os::MappedFile::open(fs, path));
-  const os::MappedFile* const mapping = file.get();
-  TRY(Safetensors out, over(mapping->bytes(), std::move(file), limits).context(path.string()));
-  out.mapping_ = mapping;
-  return out;
+  TRY(const std::shared_ptr<const os::PositionalFile> file, os::PositionalFile::open(fs, path));
+  std::string bytes(file->size(), '\0');
+  TRY_VOID(file->read(0, std::as_writable_bytes(std::span(bytes.data(), bytes.size()))));
+  return of(std::move(bytes), limits).context(path.string());
 }
 
 std::span<const std::byte> Safetensors::bytes(const SafetensorsEntry& entry) const {
@@ -225,12 +236,6 @@ Result<tensor::Tensor> Safetensors::tensor(std::string_view name) const {
   if (entry == nullptr) return Error(Code::kNotFound, "the file has no tensor " + shown(name));
   return tensor::Tensor::over(entry->dtype, entry->shape, bytes(*entry), owner_)
       .context("tensor " + shown(name));
-}
-
-void Safetensors::release(std::span<const std::byte> bytes) const {
-  if (mapping_ == nullptr) return;
-  static_cast<const os::MappedFile*>(mapping_)->release(
-      static_cast<std::size_t>(bytes.data() - bytes_.data()), bytes.size());
 }
 
 Result<std::string> safetensors_header(std::span<const SafetensorsSpec> specs,

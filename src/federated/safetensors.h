@@ -18,6 +18,7 @@
 
 #include "base/result.h"
 #include "os/file_system.h"
+#include "os/positional_file.h"
 #include "tensor/tensor.h"
 
 namespace varda::federated {
@@ -52,6 +53,9 @@ class SafetensorsHeader {
   /// that tensors lack, such as F8_E4M3.
   static Result<SafetensorsHeader> parse(std::string_view begin, std::uint64_t file_bytes,
                                          const SafetensorsLimits& limits = {});
+  /// Reads and parses the header of a file.
+  static Result<SafetensorsHeader> read(const os::PositionalFile& file,
+                                        const SafetensorsLimits& limits = {});
 
   /// In the order of the values.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
@@ -67,7 +71,7 @@ class SafetensorsHeader {
   std::map<std::string, std::string, std::less<>> metadata_;
 };
 
-/// A file in memory or mapped. Immutable, cheap to copy; concurrent reads are safe.
+/// A file in memory. Immutable, cheap to copy; concurrent reads are safe.
 class Safetensors {
  public:
   /// A view of bytes that `owner` keeps alive. Errors as SafetensorsHeader::parse().
@@ -76,7 +80,7 @@ class Safetensors {
                                   const SafetensorsLimits& limits = {});
   /// Takes the bytes.
   static Result<Safetensors> of(std::string bytes, const SafetensorsLimits& limits = {});
-  /// Maps the file (os/mapped_file.h). The file must not shrink while the object lives.
+  /// Reads the whole file.
   static Result<Safetensors> open(os::FileSystem& fs, const os::Path& path,
                                   const SafetensorsLimits& limits = {});
 
@@ -86,15 +90,12 @@ class Safetensors {
   /// A view, or a copy if the values are unaligned. kNotFound: no such tensor. kInvalid: a BOOL
   /// tensor has other bytes than 0 and 1.
   Result<tensor::Tensor> tensor(std::string_view name) const;
-  /// Drops the pages of these bytes of a mapped file; no effect otherwise.
-  void release(std::span<const std::byte> bytes) const;
 
  private:
   Safetensors() = default;
   std::shared_ptr<const SafetensorsHeader> header_;
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> owner_;
-  const void* mapping_ = nullptr;  // an os::MappedFile
 };
 
 /// A tensor to write: its values follow later.

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "base/check.h"
 #include "federated/internal/shown.h"
 #include "federated/internal/update_names.h"
 #include "federated/internal/update_vector.h"
+#include "os/positional_file.h"
 
 namespace varda::federated {
 namespace {
@@ -109,11 +111,10 @@ bool is_present(const EncodedTensor& tensor) {
 
 class UpdateReaderImpl final : public UpdateReader {
  public:
-  UpdateReaderImpl(Safetensors file, LayoutPointer layout, std::uint64_t bytes)
-      : file_(std::move(file)), layout_(std::move(layout)), bytes_(bytes) {}
+  UpdateReaderImpl(const std::shared_ptr<const os::PositionalFile>& file, LayoutPointer layout)
+      : layout_(std::move(layout)), bytes_(file->size()), delta_(file), control_(file) {}
 
-  Result<void, Refusal> load(const UpdateLimits& limits) {
-    const SafetensorsHeader& header = file_.header();
+  Result<void, Refusal> load(const SafetensorsHeader& header, const UpdateLimits& limits) {
     auto info = parse_info(header);
     if (!info.ok()) return Refusal{RefusalReason::kFormat, std::move(info).error()};
     info_ = std::move(info).value();
@@ -123,6 +124,7 @@ class UpdateReaderImpl final : public UpdateReader {
                                                  shown(header.metadata("encoding")) +
                                                  ", not dense, int8 or topk");
     encoding_ = *encoding;
+    has_control_ = header.metadata("control") == "yes";
     if (limits.task && *limits.task != info_.task)
       return refused(RefusalReason::kTask, "the update is for task " + shown(info_.task) +
                                                ", not " + shown(*limits.task));
@@ -136,10 +138,9 @@ class UpdateReaderImpl final : public UpdateReader {
     for (std::size_t i = 0; i < layout_->tensors().size(); ++i) {
       const LayoutTensor& tensor = layout_->tensors()[i];
       if (is_present(sorting.delta()[i]))
-        if (auto added = delta_.add(tensor, sorting.delta()[i], file_); !added.ok()) return added;
+        if (auto added = delta_.add(tensor, sorting.delta()[i]); !added.ok()) return added;
       if (is_present(sorting.control()[i]))
-        if (auto added = control_.add(tensor, sorting.control()[i], file_); !added.ok())
-          return added;
+        if (auto added = control_.add(tensor, sorting.control()[i]); !added.ok()) return added;
     }
     if (limits.checked) {
       norm_ = limits.checked->norm;
@@ -166,52 +167,63 @@ class UpdateReaderImpl final : public UpdateReader {
   Encoding encoding() const override { return encoding_; }
   std::uint64_t bytes() const override { return bytes_; }
   double norm() const override { return norm_; }
-  bool has_control() const override {
-    return !control_.empty() || file_.header().metadata("control") == "yes";
-  }
+  bool has_control() const override { return has_control_ || !control_.empty(); }
   double control_norm() const override { return control_norm_; }
 
   void read(std::size_t first, std::span<float> out) const override {
     check_range(first, out.size());
-    delta_.read(first, out);
+    note(delta_.read(first, out), out);
   }
   std::span<const float> view(std::size_t first, std::span<float> scratch) const override {
     check_range(first, scratch.size());
-    return delta_.view(first, scratch);
+    const auto out = delta_.view(first, scratch);
+    if (out.ok()) return *out;
+    note(out.error(), scratch);
+    return scratch;
   }
   void read_control(std::size_t first, std::span<float> out) const override {
     check_range(first, out.size());
-    control_.read(first, out);
+    note(control_.read(first, out), out);
   }
-  void release(std::size_t first, std::size_t count) const override {
-    delta_.release(file_, first, count);
-    control_.release(file_, first, count);
+  Status status() const override {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return *failure_;
+    return {};
   }
 
  private:
   void check_range(std::size_t first, std::size_t count) const {
     CHECK(first <= layout_->size() && count <= layout_->size() - first);
   }
+  void note(const Status& status, std::span<float> out) const {
+    if (status.ok()) return;
+    std::fill(out.begin(), out.end(), 0.0f);
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = status.error();
+  }
 
-  const Safetensors file_;
   const LayoutPointer layout_;
   const std::uint64_t bytes_;
   UpdateInfo info_;
   Encoding encoding_ = Encoding::kDense;
+  bool has_control_ = false;
   UpdateVector delta_, control_;
   double norm_ = 0, control_norm_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::optional<Error> failure_;
 };
 
-UpdateReader::Opened loaded(Result<Safetensors> file, LayoutPointer layout, std::uint64_t bytes,
-                            const UpdateLimits& limits) {
-  if (!file.ok()) {
-    const Code code = file.error().code();
+UpdateReader::Opened loaded(const std::shared_ptr<const os::PositionalFile>& file,
+                            LayoutPointer layout, const UpdateLimits& limits) {
+  const auto header = SafetensorsHeader::read(*file, limits.file);
+  if (!header.ok()) {
+    const Code code = header.error().code();
     const bool is_content = code == Code::kInvalid || code == Code::kUnsupported;
     return Refusal{is_content ? RefusalReason::kFormat : RefusalReason::kIo,
-                   is_content ? Error(Code::kInvalid, file.error().message()) : file.error()};
+                   is_content ? Error(Code::kInvalid, header.error().message()) : header.error()};
   }
-  auto out = std::make_unique<UpdateReaderImpl>(std::move(file).value(), std::move(layout), bytes);
-  if (auto status = out->load(limits); !status.ok()) return std::move(status).error();
+  auto out = std::make_unique<UpdateReaderImpl>(file, std::move(layout));
+  if (auto status = out->load(*header, limits); !status.ok()) return std::move(status).error();
   return std::unique_ptr<UpdateReader>(std::move(out));
 }
 
@@ -251,16 +263,14 @@ std::string_view to_string(RefusalReason reason) {
 
 UpdateReader::Opened UpdateReader::open(os::FileSystem& fs, const os::Path& path,
                                         LayoutPointer layout, const UpdateLimits& limits) {
-  auto info = fs.stat(path);
-  if (!info.ok()) return Refusal{RefusalReason::kIo, std::move(info).error()};
-  const std::uint64_t bytes = info.value() ? info.value()->size_bytes : 0;
-  return loaded(Safetensors::open(fs, path, limits.file), std::move(layout), bytes, limits);
+  auto file = os::PositionalFile::open(fs, path);
+  if (!file.ok()) return Refusal{RefusalReason::kIo, std::move(file).error()};
+  return loaded(*file, std::move(layout), limits);
 }
 
 UpdateReader::Opened UpdateReader::of(std::string bytes, LayoutPointer layout,
                                       const UpdateLimits& limits) {
-  const std::uint64_t size = bytes.size();
-  return loaded(Safetensors::of(std::move(bytes), limits.file), std::move(layout), size, limits);
+  return loaded(os::PositionalFile::of(std::move(bytes)), std::move(layout), limits);
 }
 
 }  // namespace varda::federated

@@ -98,7 +98,7 @@ struct UpdateLimits {
 
 /// A checked update. Immutable; concurrent reads are safe.
 ///
-/// A file is mapped, not read into memory: it must not shrink while the reader lives.
+/// A file stays on the disk: each read() copies a block from the page cache. Its name may go.
 class UpdateReader {
  public:
   using Opened = Result<std::unique_ptr<UpdateReader>, Refusal>;
@@ -123,12 +123,13 @@ class UpdateReader {
   /// The values of the delta at [first, first + out.size()) of the layout's vector. Tensors that
   /// the file lacks are zero. CHECKs the range.
   virtual void read(std::size_t first, std::span<float> out) const = 0;
-  /// The same values, as a view of the file where the encoding allows it, else in `scratch`.
+  /// The same values, as a view of the bytes where memory and encoding allow it, else in `scratch`.
   virtual std::span<const float> view(std::size_t first, std::span<float> scratch) const = 0;
   /// As read(), for the change of control variates; zeros without one.
   virtual void read_control(std::size_t first, std::span<float> out) const = 0;
-  /// The range was read for the last time for now: its pages leave the memory of the process.
-  virtual void release(std::size_t first, std::size_t count) const = 0;
+  /// The first failure of a read since open(), such as a disk error. The values of that read are
+  /// zeros. Rule::apply() checks this.
+  virtual Status status() const = 0;
 };
 
 }  // namespace varda::federated

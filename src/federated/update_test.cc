@@ -1,6 +1,7 @@
 #include "federated/update.h"
 
 #include <cmath>
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -227,7 +228,7 @@ TEST(Update, ControlVariatesTravelBesideTheDelta) {
   EXPECT_TRUE(zeros->has_control());
 }
 
-TEST(Update, FilesAreMappedAndCheckedOnce) {
+TEST(Update, FilesAreReadByBlocksAndCheckedOnce) {
   const os::testing::TestDirectory directory;
   const auto layout = mixed_layout(50'000);
   const std::vector<float> delta = random_values(50'000, 7);
@@ -239,10 +240,40 @@ TEST(Update, FilesAreMappedAndCheckedOnce) {
       fs, directory / "u", layout,
       {.checked = UpdateLimits::Checked{.norm = (*first)->norm(), .control_norm = 0}});
   EXPECT_EQ((*again)->norm(), (*first)->norm());
-  (*again)->release(0, 50'000);
   EXPECT_EQ(all(**again), delta);
+  EXPECT_TRUE((*again)->status().ok());
+  // A file that loses its end shows in status(), and no value is made up.
+  std::filesystem::resize_file(directory / "u", 100'000);
+  EXPECT_EQ(all(**again).back(), 0);
+  EXPECT_EQ((*again)->status().error().code(), Code::kCorrupt);
   const auto missing = UpdateReader::open(fs, directory / "none", layout);
   EXPECT_EQ(missing.error().reason, RefusalReason::kIo);
+}
+
+TEST(Update, EncodingsReadTheSameFromFilesAsFromMemory) {
+  const os::testing::TestDirectory directory;
+  const auto layout = mixed_layout(200'000);
+  const std::vector<float> delta = random_values(200'000, 8), control = random_values(200'000, 9);
+  for (const Encoding encoding : {Encoding::kDense, Encoding::kInt8, Encoding::kTopK}) {
+    for (const DType dtype : {DType::kFp32, DType::kFp16}) {
+      const std::string bytes =
+          encode_update({.samples = 1}, *layout, delta,
+                        {.encoding = encoding, .dtype = dtype, .keep = 0.3, .control = control})
+              .value();
+      directory.write("u", bytes);
+      const auto memory = UpdateReader::of(bytes, layout).value();
+      const auto file = UpdateReader::open(os::real_file_system(), directory / "u", layout).value();
+      EXPECT_EQ(file->norm(), memory->norm());
+      EXPECT_EQ(file->control_norm(), memory->control_norm());
+      EXPECT_EQ(all(*file), all(*memory));
+      std::vector<float> a(999), b(999);
+      for (const std::size_t first : {0, 1, 77'777, 199'001}) {
+        file->read_control(first, a);
+        memory->read_control(first, b);
+        EXPECT_EQ(a, b);
+      }
+    }
+  }
 }
 
 TEST(Update, HostileFilesAreRefusedWithTheReason) {

@@ -21,12 +21,6 @@ std::size_t block_for(std::size_t updates, std::size_t least) {
                     kSharedBlockMax);
 }
 
-std::vector<const UpdateReader*> updates_of(std::span<const Term> terms) {
-  std::vector<const UpdateReader*> out;
-  for (const Term& term : terms) out.push_back(term.update);
-  return out;
-}
-
 /// Adds blocks of updates to a sum. One for each thread.
 class Summation {
  public:
@@ -249,7 +243,7 @@ class SortWorker final : public StripWorker {
 Result<double> fold(const Context& ctx, std::span<const Term> terms, std::size_t size,
                     std::size_t threads, UpdateSource source, const Sink& sink) {
   double total = 0;
-  TRY_VOID(walk(ctx, Walk::over(size, kMeanBlock, terms.size(), threads), updates_of(terms),
+  TRY_VOID(walk(ctx, Walk::over(size, kMeanBlock, terms.size(), threads),
                 [&] { return std::make_unique<SumWorker>(terms, source, sink, total); }));
   return total;
 }
@@ -259,7 +253,7 @@ Result<std::vector<double>> squared_distances_to_sum(const Context& ctx,
                                                      std::size_t threads) {
   std::vector<double> totals(terms.size());
   const std::size_t block = block_for(terms.size(), 64);
-  TRY_VOID(walk(ctx, Walk::over(size, block, terms.size(), threads), updates_of(terms),
+  TRY_VOID(walk(ctx, Walk::over(size, block, terms.size(), threads),
                 [&] { return std::make_unique<DistanceToSumWorker>(terms, block, totals); }));
   return totals;
 }
@@ -271,7 +265,7 @@ Result<std::vector<double>> squared_distances(const Context& ctx,
   const std::size_t rows = (n + kernels::kGramTile - 1) / kernels::kGramTile * kernels::kGramTile;
   std::vector<double> gram(rows * rows);
   const std::size_t block = std::min<std::size_t>(block_for(2 * n, 64), 512);
-  TRY_VOID(walk(ctx, Walk::over(size, block, n, threads), updates,
+  TRY_VOID(walk(ctx, Walk::over(size, block, n, threads),
                 [&] { return std::make_unique<GramWorker>(updates, rows, block, gram); }));
   std::vector<double> out(n * n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -291,7 +285,7 @@ Result<double> fold_sorted(const Context& ctx, std::span<const UpdateReader* con
       sorting_network(updates.size(), is_rows ? mean.from : 0, is_rows ? mean.to : updates.size());
   double total = 0;
   const std::size_t block = block_for(updates.size(), kernels::kColumns);
-  TRY_VOID(walk(ctx, Walk::over(size, block, updates.size(), threads), updates, [&] {
+  TRY_VOID(walk(ctx, Walk::over(size, block, updates.size(), threads), [&] {
     return std::make_unique<SortWorker>(updates, block, network, mean, sink, total);
   }));
   return total;

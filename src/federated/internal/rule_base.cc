@@ -63,6 +63,8 @@ Result<Applied> RuleBase::apply(const Context& ctx, std::vector<Contribution> co
   RoundUpdates round{ctx, std::move(contributions), {}, options.threads, options.privacy};
   round.samples = capped_samples(round.contributions, options.bounds);
   TRY(const double squares, aggregate(round, global, out));
+  for (const Contribution& contribution : round.contributions)
+    TRY_VOID(contribution.update->status().context("client " + shown(contribution.client)));
   if (!std::isfinite(squares))
     return Error(Code::kInternal, "the next model has values that are not finite");
   out.norm = std::sqrt(squares);

@@ -15,16 +15,19 @@ namespace {
 
 using tensor::DType;
 
-constexpr std::size_t kCheckBlock = 4096;  // the norm is a sum over blocks of this size
+constexpr std::size_t kCheckBlock = 16'384;  // the norm is a sum over blocks of this size
+constexpr std::size_t kChunk = 16'384;       // values that are converted at once
 
 Refusal refusal(RefusalReason reason, std::string message) {
   return {reason, Error(Code::kInvalid, std::move(message))};
 }
 
+Refusal unreadable(Error error) { return {RefusalReason::kIo, std::move(error)}; }
+
 template <typename T>
-T value_at(std::span<const std::byte> bytes, std::size_t index) {
+T value_at(const std::byte* bytes, std::size_t index) {
   T out;
-  std::memcpy(&out, bytes.data() + index * sizeof(T), sizeof(T));
+  std::memcpy(&out, bytes + index * sizeof(T), sizeof(T));
   return out;
 }
 
@@ -33,25 +36,11 @@ bool is_float(DType dtype) {
          dtype == DType::kFp64;
 }
 
-/// The first place in the rising indexes with a value of at least `begin`.
-std::size_t lower_place(std::span<const std::byte> indexes, std::size_t begin) {
-  std::size_t low = 0, high = indexes.size() / sizeof(std::uint32_t);
-  while (low < high) {
-    const std::size_t middle = low + (high - low) / 2;
-    if (value_at<std::uint32_t>(indexes, middle) < begin)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
 std::size_t blocks_of(std::size_t size) { return (size + kInt8Block - 1) / kInt8Block; }
 
 }  // namespace
 
-Result<void, Refusal> UpdateVector::add(const LayoutTensor& tensor, const EncodedTensor& encoded,
-                                        const Safetensors& file) {
+Result<void, Refusal> UpdateVector::add(const LayoutTensor& tensor, const EncodedTensor& encoded) {
   const std::string name = "tensor " + shown(tensor.name);
   Part part;
   part.first = tensor.first;
@@ -66,7 +55,7 @@ Result<void, Refusal> UpdateVector::add(const LayoutTensor& tensor, const Encode
                                                 tensor::to_string(values.shape) + ", the model's " +
                                                 tensor::to_string(tensor.shape));
     }
-    part.values = file.bytes(values);
+    part.values_at = values.offset;
     part.dtype = values.dtype;
     if (encoded.scales != nullptr) {
       const SafetensorsEntry& scales = *encoded.scales;
@@ -79,7 +68,8 @@ Result<void, Refusal> UpdateVector::add(const LayoutTensor& tensor, const Encode
                                                   std::to_string(blocks) + "]");
       }
       part.form = Form::kInt8;
-      part.scales_or_indexes = file.bytes(scales);
+      part.side_at = scales.offset;
+      part.side_size = scales.elements;
     } else if (!is_float(values.dtype)) {
       return refusal(RefusalReason::kFormat, name + " has the type " +
                                                  std::string(tensor::to_string(values.dtype)) +
@@ -103,8 +93,9 @@ Result<void, Refusal> UpdateVector::add(const LayoutTensor& tensor, const Encode
     }
     part.form = Form::kTopK;
     part.dtype = kept.dtype;
-    part.values = file.bytes(kept);
-    part.scales_or_indexes = file.bytes(index);
+    part.values_at = kept.offset;
+    part.side_at = index.offset;
+    part.side_size = index.elements;
   }
   if (part.size == 0) return {};
   // FP32 tensors that follow each other in the file become one part, so that view() reaches over
@@ -113,9 +104,8 @@ Result<void, Refusal> UpdateVector::add(const LayoutTensor& tensor, const Encode
     Part& last = parts_.back();
     if (last.form == Form::kDense && part.form == Form::kDense && last.dtype == part.dtype &&
         last.first + last.size == part.first &&
-        last.values.data() + last.values.size() == part.values.data()) {
+        last.values_at + last.size * tensor::element_bytes(last.dtype) == part.values_at) {
       last.size += part.size;
-      last.values = {last.values.data(), last.values.size() + part.values.size()};
       return {};
     }
   }
@@ -123,17 +113,32 @@ Result<void, Refusal> UpdateVector::add(const LayoutTensor& tensor, const Encode
   return {};
 }
 
-Result<void, Refusal> UpdateVector::check_sparse(const Part& part) const {
-  const std::span<const std::byte> side = part.scales_or_indexes;
-  if (part.form == Form::kInt8) {
-    for (std::size_t i = 0; i * sizeof(float) < side.size(); ++i)
-      if (!std::isfinite(value_at<float>(side, i)))
-        return refusal(RefusalReason::kNotFinite,
-                       "tensor " + shown(part.name) + " has a scale that is not finite");
-  } else if (part.form == Form::kTopK) {
-    std::uint64_t least = 0;
-    for (std::size_t i = 0; i * sizeof(std::uint32_t) < side.size(); ++i) {
-      const auto index = value_at<std::uint32_t>(side, i);
+Result<const std::byte*> UpdateVector::bytes(std::uint64_t at, std::size_t size,
+                                             std::vector<std::byte>& scratch) const {
+  // parse() of the header checked that all tensors lie inside the file.
+  if (const std::span<const std::byte> memory = file_->bytes(); !memory.empty())
+    return memory.data() + at;
+  if (scratch.size() < size) scratch.resize(size);
+  TRY_VOID(file_->read(at, std::span(scratch).first(size)));
+  return static_cast<const std::byte*>(scratch.data());
+}
+
+Result<void, Refusal> UpdateVector::check_side(const Part& part) const {
+  std::vector<std::byte> scratch;
+  std::uint64_t least = 0;
+  for (std::size_t first = 0; first < part.side_size; first += kChunk) {
+    const std::size_t count = std::min(kChunk, part.side_size - first);
+    // Scales and indexes have four bytes.
+    const auto side = bytes(part.side_at + 4 * first, 4 * count, scratch);
+    if (!side.ok()) return unreadable(side.error());
+    for (std::size_t i = 0; i < count; ++i) {
+      if (part.form == Form::kInt8) {
+        if (!std::isfinite(value_at<float>(*side, i)))
+          return refusal(RefusalReason::kNotFinite,
+                         "tensor " + shown(part.name) + " has a scale that is not finite");
+        continue;
+      }
+      const auto index = value_at<std::uint32_t>(*side, i);
       if (index < least || index >= part.size)
         return refusal(RefusalReason::kFormat, "the indexes of tensor " + shown(part.name) +
                                                    " must rise and stay below " +
@@ -146,12 +151,13 @@ Result<void, Refusal> UpdateVector::check_sparse(const Part& part) const {
 
 Result<double, Refusal> UpdateVector::check(std::size_t size) const {
   for (const Part& part : parts_)
-    if (auto sparse = check_sparse(part); !sparse.ok()) return std::move(sparse).error();
+    if (auto side = check_side(part); !side.ok()) return std::move(side).error();
   std::vector<float> scratch(std::min(size, kCheckBlock));
   double sum = 0;
   for (std::size_t first = 0; first < size; first += kCheckBlock) {
-    const std::span<const float> block =
-        view(first, std::span(scratch).first(std::min(kCheckBlock, size - first)));
+    const auto viewed = view(first, std::span(scratch).first(std::min(kCheckBlock, size - first)));
+    if (!viewed.ok()) return unreadable(viewed.error());
+    const std::span<const float> block = *viewed;
     const double squares = kernels::sum_of_squares(block.data(), block.size());
     if (!std::isfinite(squares)) [[unlikely]] {
       const auto bad = std::find_if(block.begin(), block.end(),
@@ -174,81 +180,128 @@ std::size_t UpdateVector::part_at(std::size_t first) const {
   return static_cast<std::size_t>(after - parts_.begin());
 }
 
-void UpdateVector::read_part(const Part& part, std::size_t begin, std::span<float> out) {
-  switch (part.form) {
-    case Form::kDense: {
-      const std::size_t bytes = tensor::element_bytes(part.dtype);
-      to_floats(part.dtype, part.values.subspan(begin * bytes, out.size() * bytes), out);
-      return;
-    }
-    case Form::kInt8:
-      for (std::size_t done = 0; done < out.size();) {
-        const std::size_t at = begin + done;
-        const std::size_t count = std::min(kInt8Block - at % kInt8Block, out.size() - done);
-        kernels::from_int8(part.values.data() + at,
-                           value_at<float>(part.scales_or_indexes, at / kInt8Block),
-                           out.data() + done, count);
-        done += count;
-      }
-      return;
-    case Form::kTopK: {
-      std::fill(out.begin(), out.end(), 0.0f);
-      const std::size_t entries = part.scales_or_indexes.size() / sizeof(std::uint32_t);
-      for (std::size_t i = lower_place(part.scales_or_indexes, begin); i < entries; ++i) {
-        // An index below `begin` wraps: a file that was damaged after its check writes nowhere
-        // else.
-        const std::size_t at = value_at<std::uint32_t>(part.scales_or_indexes, i) - begin;
-        if (at >= out.size()) break;
-        const std::size_t bytes = tensor::element_bytes(part.dtype);
-        to_floats(part.dtype, part.values.subspan(i * bytes, bytes), out.subspan(at, 1));
-      }
-      return;
-    }
+Status UpdateVector::read_dense(const Part& part, std::size_t begin, std::span<float> out) const {
+  const std::size_t width = tensor::element_bytes(part.dtype);
+  if (part.dtype == DType::kFp32)
+    return file_->read(part.values_at + begin * width, std::as_writable_bytes(out));
+  std::vector<std::byte> scratch;
+  for (std::size_t done = 0; done < out.size();) {
+    const std::size_t count = std::min(kChunk, out.size() - done);
+    TRY(const std::byte* const in,
+        bytes(part.values_at + (begin + done) * width, count * width, scratch));
+    to_floats(part.dtype, {in, count * width}, out.subspan(done, count));
+    done += count;
   }
+  return {};
 }
 
-void UpdateVector::read(std::size_t first, std::span<float> out) const {
+Status UpdateVector::read_int8(const Part& part, std::size_t begin, std::span<float> out) const {
+  std::vector<std::byte> value_scratch, scale_scratch;
+  for (std::size_t done = 0; done < out.size();) {
+    const std::size_t at = begin + done;
+    const std::size_t count = std::min(kChunk - at % kInt8Block, out.size() - done);
+    const std::size_t first_block = at / kInt8Block;
+    TRY(const std::byte* const values, bytes(part.values_at + at, count, value_scratch));
+    TRY(const std::byte* const scales,
+        bytes(part.side_at + first_block * sizeof(float),
+              (blocks_of(at + count) - first_block) * sizeof(float), scale_scratch));
+    for (std::size_t i = 0; i < count;) {
+      const std::size_t piece = std::min(kInt8Block - (at + i) % kInt8Block, count - i);
+      kernels::from_int8(values + i, value_at<float>(scales, (at + i) / kInt8Block - first_block),
+                         out.data() + done + i, piece);
+      i += piece;
+    }
+    done += count;
+  }
+  return {};
+}
+
+/// The first place in the rising indexes with an index of at least `begin`.
+Result<std::size_t> UpdateVector::lower_place(const Part& part, std::size_t begin) const {
+  std::vector<std::byte> scratch;
+  std::size_t low = 0, high = part.side_size;
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    TRY(const std::byte* const index,
+        bytes(part.side_at + middle * sizeof(std::uint32_t), sizeof(std::uint32_t), scratch));
+    if (value_at<std::uint32_t>(index, 0) < begin)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+Status UpdateVector::read_topk(const Part& part, std::size_t begin, std::span<float> out) const {
+  constexpr std::size_t kEntries = 512;
+  std::fill(out.begin(), out.end(), 0.0f);
+  const std::size_t width = tensor::element_bytes(part.dtype);
+  std::vector<std::byte> index_scratch, value_scratch;
+  float values[kEntries];
+  TRY(std::size_t place, lower_place(part, begin));
+  for (; place < part.side_size; place += kEntries) {
+    const std::size_t count = std::min(kEntries, part.side_size - place);
+    TRY(const std::byte* const indexes, bytes(part.side_at + place * sizeof(std::uint32_t),
+                                              count * sizeof(std::uint32_t), index_scratch));
+    TRY(const std::byte* const kept,
+        bytes(part.values_at + place * width, count * width, value_scratch));
+    to_floats(part.dtype, {kept, count * width}, std::span(values).first(count));
+    for (std::size_t i = 0; i < count; ++i) {
+      // An index below `begin` wraps: a file that was damaged after its check writes nowhere else.
+      const std::size_t at = value_at<std::uint32_t>(indexes, i) - begin;
+      if (at >= out.size()) return {};
+      out[at] = values[i];
+    }
+  }
+  return {};
+}
+
+Status UpdateVector::read_part(const Part& part, std::size_t begin, std::span<float> out) const {
+  switch (part.form) {
+    case Form::kDense:
+      return read_dense(part, begin, out);
+    case Form::kInt8:
+      return read_int8(part, begin, out);
+    case Form::kTopK:
+      return read_topk(part, begin, out);
+  }
+  return {};
+}
+
+Status UpdateVector::read(std::size_t first, std::span<float> out) const {
   std::size_t done = 0;
   for (std::size_t i = part_at(first); i < parts_.size() && done < out.size(); ++i) {
     const Part& part = parts_[i];
-    const std::size_t at = first + done;
-    if (part.first > at) {
-      const std::size_t gap = std::min(part.first - at, out.size() - done);
+    if (part.first > first + done) {
+      const std::size_t gap = std::min(part.first - first - done, out.size() - done);
       std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(done), gap, 0.0f);
       done += gap;
-      if (done == out.size()) return;
+      if (done == out.size()) return {};
     }
     const std::size_t begin = first + done - part.first;
     const std::size_t count = std::min(part.size - begin, out.size() - done);
-    read_part(part, begin, out.subspan(done, count));
+    TRY_VOID(read_part(part, begin, out.subspan(done, count)));
     done += count;
   }
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(done), out.end(), 0.0f);
+  return {};
 }
 
-std::span<const float> UpdateVector::view(std::size_t first, std::span<float> scratch) const {
-  const std::size_t i = part_at(first);
-  if (i < parts_.size() && parts_[i].first <= first && parts_[i].dtype == DType::kFp32 &&
-      parts_[i].form == Form::kDense &&
-      first + scratch.size() <= parts_[i].first + parts_[i].size) {
-    const std::byte* const at = parts_[i].values.data() + (first - parts_[i].first) * sizeof(float);
-    if (reinterpret_cast<std::uintptr_t>(at) % alignof(float) == 0)
-      return {reinterpret_cast<const float*>(at), scratch.size()};
-  }
-  read(first, scratch);
-  return scratch;
-}
-
-void UpdateVector::release(const Safetensors& file, std::size_t first, std::size_t count) const {
-  for (std::size_t i = part_at(first); i < parts_.size() && parts_[i].first < first + count; ++i) {
+Result<std::span<const float>> UpdateVector::view(std::size_t first,
+                                                  std::span<float> scratch) const {
+  const std::span<const std::byte> memory = file_->bytes();
+  const std::size_t i = memory.empty() ? parts_.size() : part_at(first);
+  if (i < parts_.size()) {
     const Part& part = parts_[i];
-    // Indexes of topk are spread over the file; those files are small.
-    if (part.form == Form::kTopK) continue;
-    const std::size_t begin = std::max(first, part.first) - part.first;
-    const std::size_t end = std::min(first + count, part.first + part.size) - part.first;
-    const std::size_t bytes = tensor::element_bytes(part.dtype);
-    file.release(part.values.subspan(begin * bytes, (end - begin) * bytes));
+    const bool is_inside = part.first <= first && first + scratch.size() <= part.first + part.size;
+    const std::byte* const at =
+        memory.data() + part.values_at + (is_inside ? (first - part.first) * sizeof(float) : 0);
+    if (is_inside && part.form == Form::kDense && part.dtype == DType::kFp32 &&
+        reinterpret_cast<std::uintptr_t>(at) % alignof(float) == 0)
+      return std::span<const float>(reinterpret_cast<const float*>(at), scratch.size());
   }
+  TRY_VOID(read(first, scratch));
+  return std::span<const float>(scratch);
 }
 
 }  // namespace varda::federated

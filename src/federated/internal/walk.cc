@@ -10,9 +10,8 @@
 namespace varda::federated {
 namespace {
 
-constexpr std::size_t kStripsWanted = 64;           // enough to share among threads
-constexpr std::size_t kStripBytesMax = 32u << 20;   // of all updates
-constexpr std::uint64_t kReleaseBytes = 64u << 20;  // smaller sets of updates stay in memory
+constexpr std::size_t kStripsWanted = 64;          // enough to share among threads
+constexpr std::size_t kStripBytesMax = 32u << 20;  // of all updates
 
 std::size_t rounded_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -72,10 +71,8 @@ Walk Walk::over(std::size_t size, std::size_t block, std::size_t updates, std::s
   return out;
 }
 
-Status walk(const Context& ctx, const Walk& plan, std::span<const UpdateReader* const> updates,
+Status walk(const Context& ctx, const Walk& plan,
             const std::function<std::unique_ptr<StripWorker>()>& make_worker) {
-  std::uint64_t bytes = 0;
-  for (const UpdateReader* update : updates) bytes += update->bytes();
   Schedule schedule(ctx, (plan.size + plan.strip - 1) / plan.strip);
   const auto run = [&] {
     const std::unique_ptr<StripWorker> worker = make_worker();
@@ -83,8 +80,6 @@ Status walk(const Context& ctx, const Walk& plan, std::span<const UpdateReader* 
       const std::size_t begin = strip * plan.strip, end = std::min(begin + plan.strip, plan.size);
       for (std::size_t first = begin; first < end; first += plan.block)
         worker->block(first, std::min(plan.block, end - first));
-      if (bytes > kReleaseBytes)
-        for (const UpdateReader* update : updates) update->release(begin, end - begin);
       schedule.commit(strip, *worker);
     }
   };

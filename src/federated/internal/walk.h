@@ -9,10 +9,8 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <span>
 
 #include "base/context.h"
-#include "federated/update.h"
 
 namespace varda::federated {
 
@@ -37,9 +35,8 @@ class StripWorker {
   virtual void commit() {}
 };
 
-/// Runs one worker for each thread. Large updates leave the process's memory strip by strip.
-/// kCancelled, kTimeout: some strips may lack.
-Status walk(const Context& ctx, const Walk& plan, std::span<const UpdateReader* const> updates,
+/// Runs one worker for each thread. kCancelled, kTimeout: some strips may lack.
+Status walk(const Context& ctx, const Walk& plan,
             const std::function<std::unique_ptr<StripWorker>()>& make_worker);
 
 }  // namespace varda::federated
