@@ -46,6 +46,10 @@ class Aggregator:
         text = pathlib.Path('/proc/%d/status' % self.process.pid).read_text()
         return int(re.search(r'^%s:\s+(\d+)' % field, text, re.M)[1]) / 1024
 
+    def processor_seconds(self):
+        fields = pathlib.Path('/proc/%d/stat' % self.process.pid).read_text().rsplit(') ', 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
     def end(self):
         self.process.kill()
         self.process.communicate()
@@ -102,6 +106,7 @@ def rounds_of(clients, values, rounds):
             process.start()
         all_times = [results.get(timeout=600) for _ in range(clients * rounds)]
         memory, anonymous = aggregator.memory('VmHWM'), aggregator.memory('RssAnon')
+        processor = aggregator.processor_seconds() / rounds
         for process in processes:
             process.join()
     finally:
@@ -112,7 +117,7 @@ def rounds_of(clients, values, rounds):
     for i in range(rounds):
         group = all_times[i * clients:(i + 1) * clients]
         lengths.append((max(t[2] for t in group) - min(t[0] for t in group), max(t[1] for t in group) - min(t[0] for t in group)))
-    return lengths, memory, anonymous
+    return lengths, memory, anonymous, processor
 
 
 def reference(clients, values):
@@ -134,15 +139,15 @@ def reference(clients, values):
 
 
 def rounds():
-    print('| round | time | until all updates count | reference | memory | of it private |')
-    print('|---|---|---|---|---|---|')
+    print('| round | time | until all updates count | processor time of the aggregator | reference | memory, greatest | of it private, at the end |')
+    print('|---|---|---|---|---|---|---|')
     for clients, megabytes, title in ((10, 100, '10 clients x 100 MB'), (50, 4, '50 clients x 4 MB'), (5, 0.1, '5 clients x 100 kB')):
         values = int(megabytes * MB) // 4
-        lengths, memory, anonymous = rounds_of(clients, values, RUNS + 1)
+        lengths, memory, anonymous, processor = rounds_of(clients, values, RUNS + 1)
         lengths = lengths[1:]  # the first round warms up
         cost = reference(clients, values)
-        print('| %s | %.3f s | %.3f s | %s | %.0f MiB | %.0f MiB |' % (
-            title, statistics.median(t[0] for t in lengths), statistics.median(t[1] for t in lengths),
+        print('| %s | %.3f s | %.3f s | %.3f s | %s | %.0f MiB | %.0f MiB |' % (
+            title, statistics.median(t[0] for t in lengths), statistics.median(t[1] for t in lengths), processor,
             'no numpy' if cost is None else '%.3f s' % cost, memory, anonymous), flush=True)
 
 

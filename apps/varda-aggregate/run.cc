@@ -1,6 +1,7 @@
 #include "run.h"
 
 #include <algorithm>
+#include <sys/resource.h>
 #include <utility>
 
 #include "base/log.h"
@@ -16,7 +17,18 @@ using codec::Json;
 constexpr std::chrono::seconds kStopGrace{5};
 // Flower clients that leave before the end of the job come back after this time.
 constexpr std::chrono::seconds kFlowerReturn{5};
-constexpr const char* kRounds = "rounds";  // the directory of the job's state
+constexpr std::size_t kOtherDescriptors = 200;  // files, and the admin's connections
+constexpr const char* kRounds = "rounds";       // the directory of the job's state
+
+/// Descriptors that this process may open, after the limit was raised as far as allowed.
+std::size_t descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+  (void)::getrlimit(RLIMIT_NOFILE, &limit);
+  return std::clamp<std::size_t>(limit.rlim_cur, 2 * kOtherDescriptors, 1 << 20);
+}
 
 }  // namespace
 
@@ -74,6 +86,7 @@ Result<std::unique_ptr<Job>> Job::open(JobOptions options, os::FileSystem& fs) {
                          .threads = options.threads,
                          .clients_expected = options.clients_expected,
                          .lost_after = options.lost_after,
+                         .admission = options.admission,
                          .extras = {.labels = job->source_.labels, .yaml = job->source_.yaml}},
                         *job->model_, options.directory / kRounds, fs));
   job->options_ = std::move(options);
@@ -82,6 +95,7 @@ Result<std::unique_ptr<Job>> Job::open(JobOptions options, os::FileSystem& fs) {
                                                        .metrics = &job->metrics_});
   job->job_metrics_ = std::make_unique<aggregator::JobMetrics>(*job->coordinator_);
   net::Server::Options server = job->service_->server_options();
+  server.connections_max = std::min(server.connections_max, descriptors() - kOtherDescriptors);
   server.listen = job->options_.listen;
   if (job->options_.configure_server) job->options_.configure_server(server);
   TRY(job->server_, net::Server::create(server, job->service_->handler()).context("--listen"));

@@ -30,6 +30,8 @@ struct JobOptions {
   std::int64_t clients_expected = 0;
   std::size_t threads = 1;
   Duration lost_after = std::chrono::seconds(90);
+  aggregator::Coordinator::Options::Admission admission =
+      aggregator::Coordinator::Options::Admission::kOpen;
   aggregator::Service::ClientOf client_of;
   std::function<void(net::Server::Options&)> configure_server;  // may be null
 };

@@ -25,7 +25,8 @@ using codec::Json;
 using worker::WorkerApi;
 
 constexpr std::chrono::seconds kErrorReport{10}, kGoodbye{10}, kAssignmentWait{60};
-constexpr std::chrono::milliseconds kReportEvery{1000}, kFirstPause{500}, kLongestPause{30'000};
+constexpr std::chrono::milliseconds kReportEvery{1000}, kLookEvery{5000}, kFirstPause{500},
+    kLongestPause{30'000};
 constexpr int kDefaultPort = 7363;
 constexpr const char *kModelArtifact = "model", *kReportArtifact = "report",
                      *kCsvArtifact = "metrics";
@@ -154,9 +155,10 @@ class Agent {
       pause = status.ok() ? kReportEvery : std::min(2 * pause, kLongestPause);
       if (!ctx.sleep_for(pause).ok()) return;
       const MutexLock lock(wake_->mutex);
-      const bool failed = !status.ok();
-      while (!wake_->changed && !failed && !ctx.done())
-        wake_->condition.wait(wake_->mutex, ctx.stop_token());
+      // Updates that arrive change no task, so they are found by looking.
+      const SteadyTime look = system_clock().now() + kLookEvery;
+      while (!wake_->changed && status.ok() && !ctx.done())
+        if (!wake_->condition.wait_until(wake_->mutex, ctx.stop_token(), look)) break;
       wake_->changed = false;
     }
   }
@@ -213,6 +215,8 @@ Status hand_over(const Context& ctx, WorkerApi& api, os::FileSystem& fs, Job& jo
 Status run_job(const Context& ctx, Contract contract, const Flags& flags, os::FileSystem& fs,
                WorkerApi* api) {
   contract.job.admin = flags.admin;
+  if (api != nullptr)
+    contract.job.admission = aggregator::Coordinator::Options::Admission::kAssigned;
   const os::Path directory = contract.job.directory;
   TRY(const auto job, Job::open(std::move(contract.job), fs));
   log::info("aggregator is ready", {{"job", contract.name}, {"address", job->address()}});

@@ -155,7 +155,7 @@ class CoordinatorImpl final : public Coordinator {
   const Clock& clock_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<federated::Rule> rule_;  // of the thread that runs the rounds
-  bool rule_usable_ = true;  // false: an aggregation failed halfway
+  bool rule_usable_ = true;                // false: an aggregation failed halfway
   bool needs_loss_ = false, needs_control_ = false;
   std::uint64_t update_bytes_max_ = 0;
   std::string job_;
@@ -248,7 +248,7 @@ Status CoordinatorImpl::restore(const Json& state) {
     }
   }
   TRY_VOID(reset_rule());
-  // The machine without the updates tells which of them are of this job.
+  // The machine without the updates knows the open round.
   TRY(const RoundMachine bare,
       RoundMachine::restore(machine_options(""), state["rounds"], {}, now));
   std::vector<RoundMachine::Stored> stored;
@@ -364,6 +364,8 @@ void CoordinatorImpl::notify() {
 
 Status CoordinatorImpl::seen(const std::string& client) {
   const MutexLock lock(mutex_);
+  if (!participants_ && options_.admission == Options::Admission::kAssigned)
+    return Error(Code::kUnavailable, "the participants of the job are not known yet");
   if (!is_participant(client))
     return Error(Code::kForbidden, "\"" + client + "\" is no participant of this job");
   const auto at = seen_.find(client);

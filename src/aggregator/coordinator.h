@@ -6,7 +6,7 @@
 //   std::thread rounds([&] { job->run(ctx); });
 //   if (const auto task = job->task_for("node-7")) send(job->task_json(*task));
 //
-// Nothing that a client was told is lost: the state is on the disk before task_for() returns a
+// No answer to a client is lost: the state is on the disk before task_for() returns a
 // task, and an update before submit() returns kWanted.
 #pragma once
 
@@ -53,7 +53,7 @@ struct Snapshot {
   std::optional<double> epsilon;  // spent; nothing: the job is not private
   std::string updates_digest;  // SHA-256 over the digests of all updates that count
   std::string job;
-  bool evaluating = false;  // the evaluation of the last round goes on
+  bool evaluating = false;  // clients evaluate the last round
   bool failed = false;
   std::string reason, message;                       // of the end
   std::uint64_t received_bytes = 0, sent_bytes = 0;  // since the start of the process
@@ -70,6 +70,9 @@ class Coordinator {
     Duration settle = std::chrono::seconds(5);
     Duration lost_after = std::chrono::seconds(90);  // without a sign of life
     std::size_t clients_max = 10'000;
+    /// kAssigned: no client takes part before set_participants().
+    enum class Admission : std::uint8_t { kOpen, kAssigned };
+    Admission admission = Admission::kOpen;
     ModelExtras extras;
     const Clock* clock = &system_clock();
   };
@@ -82,7 +85,8 @@ class Coordinator {
 
   // ---- clients ----
 
-  /// The client is there. kForbidden: no participant, or excluded. kExhausted: too many clients.
+  /// The client is there. kUnavailable: the participants are not known yet. kForbidden: no
+  /// participant, or excluded. kExhausted: too many clients.
   virtual Status seen(const std::string& client) = 0;
   /// The client is gone. Without this call it counts as gone after `lost_after`.
   virtual void left(const std::string& client) = 0;

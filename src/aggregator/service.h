@@ -28,7 +28,7 @@ class Service {
 
   struct Options {
     ClientOf client_of;
-    std::size_t threads = 4;  // for updates and other requests that block
+    std::size_t threads = 8;  // for updates and other requests that block
     std::chrono::seconds wait_max{60};
     metrics::Registry* metrics = nullptr;
   };

@@ -29,7 +29,10 @@ class Services : public ::testing::Test {
   }
 
   void start() {
-    job_ = sample_.open(os::real_file_system(), files_ / "job").value();
+    Coordinator::Options options = sample_.options();
+    if (assigned_) options.admission = Coordinator::Options::Admission::kAssigned;
+    job_ =
+        Coordinator::open(options, sample_.model(), files_ / "job", os::real_file_system()).value();
     service_ = std::make_unique<Service>(
         *job_,
         Service::Options{.client_of = [](const net::Request& request) -> Result<std::string> {
@@ -84,6 +87,7 @@ class Services : public ::testing::Test {
 
   const os::testing::TestDirectory files_;
   SampleJob sample_;
+  bool assigned_ = false;
   std::unique_ptr<Coordinator> job_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<net::Server> server_;
@@ -255,6 +259,14 @@ TEST_F(Services, ClientOutsideOfTheJobIsForbidden) {
   start();
   job_->set_participants(std::set<std::string>{"default/c0", "default/c1", "default/c2"});
   EXPECT_EQ(ask("default/c7", "GET", "/v1/task").status, 403);
+  EXPECT_EQ(ask("default/c0", "GET", "/v1/task").status, 204);
+}
+
+TEST_F(Services, NoClientTakesPartBeforeTheParticipantsAreKnown) {
+  assigned_ = true;
+  start();
+  EXPECT_EQ(ask("default/c0", "GET", "/v1/task").status, 503);
+  job_->set_participants(std::set<std::string>{"default/c0"});
   EXPECT_EQ(ask("default/c0", "GET", "/v1/task").status, 204);
 }
 

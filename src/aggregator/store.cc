@@ -155,7 +155,6 @@ Status Store::prepare() {
     const auto round = parse_integer<std::int64_t>(name);
     if (!round) continue;
     TRY_VOID(fs_.sync_directory(round_directory(*round)));
-    TRY_VOID(os::remove_leftovers(fs_, round_directory(*round)));
     rounds_.insert(*round);
   }
   TRY(const std::vector<std::string> names, fs_.list(uploads()));
@@ -265,8 +264,14 @@ Status Store::accept(const Path& upload, const StoredUpdate& update) {
 }
 
 Status Store::accept_bytes(std::string_view bytes, const StoredUpdate& update) {
-  TRY_VOID(make_round_directory(update.round));
-  return os::write_file_atomically(fs_, path_of(update), bytes);
+  // A scratch file in the directory of the round could look like an update of another client.
+  const Path scratch = uploads() / (upload_key(update.client) + "-memory");
+  {
+    TRY(const auto file, fs_.open(scratch, os::Open::kTruncate));
+    TRY_VOID(file->write(bytes));
+    TRY_VOID(file->sync());
+  }
+  return accept(scratch, update);
 }
 
 Status Store::remove(const StoredUpdate& update) {

@@ -85,7 +85,7 @@ class Store {
   os::Path path_of(const StoredUpdate& update) const;
   /// Gives a finished upload its name as an accepted update. Durable on return.
   Status accept(const os::Path& upload, const StoredUpdate& update);
-  /// The same for an update in memory.
+  /// The same for an update in memory. One call at a time for a client.
   Status accept_bytes(std::string_view bytes, const StoredUpdate& update);
   /// Durable on return, so that a crash brings no refused update back.
   Status remove(const StoredUpdate& update);

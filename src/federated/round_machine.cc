@@ -241,7 +241,6 @@ Step RoundMachine::joined(const std::string& client, SteadyTime now) {
   if (phase_ == Phase::kFinished || !present_.insert(client).second) return {};
   Step step = try_open(Opening::kSettled);
   step |= fill();
-  step.tasks = true;  // also a client with an open task of an earlier start
   return step;
 }
 
@@ -292,9 +291,7 @@ RoundMachine::Accepted RoundMachine::accepted(const AcceptedUpdate& update, std:
   advance(now);
   Accepted out;
   out.verdict = accept(update, round);
-  if (out.verdict != Verdict::kWanted) return out;
-  out.step.tasks = true;
-  out.step |= try_close();
+  if (out.verdict == Verdict::kWanted) out.step = try_close();
   return out;
 }
 
@@ -514,7 +511,7 @@ Step RoundMachine::try_close() {
   if (have >= target_) return close();
   for (const auto& [client, refused] : chosen_)
     if (!refused && !excluded(client) && !current_.contains(client)) return {};
-  // All chosen clients have answered, and nobody is left to ask.
+  // All chosen clients have answered, and no other client is left.
   return have >= quorum() ? close() : Step{};
 }
 
@@ -720,6 +717,7 @@ std::vector<RoundMachine::Client> RoundMachine::clients() const {
 
 Json RoundMachine::to_json(SteadyTime now) const {
   now = std::max(now, now_);
+  const bool open = phase_ == Phase::kTraining || phase_ == Phase::kAggregating;
   Json out = Json::object({{"format", kRoundsFormat},
                            {"job", job_},
                            {"phase", to_string(phase_)},
@@ -727,7 +725,7 @@ Json RoundMachine::to_json(SteadyTime now) const {
                            {"attempt", attempt_},
                            {"target", target_},
                            {"least", least_},
-                           {"openMilliseconds", milliseconds_until(now, opened_)},
+                           {"openMilliseconds", open ? milliseconds_until(now, opened_) : 0},
                            {"leftMilliseconds", milliseconds_until(deadline_, now)}});
   Json models = Json::array();
   for (const auto& [round, digest] : models_)

@@ -69,7 +69,7 @@ std::string_view to_string(Verdict verdict);
 /// Demands of the machine on the caller.
 struct Step {
   bool save = false;       // the state changed
-  bool tasks = false;      // task_for() changed for some client
+  bool tasks = false;      // task_for() has more for some client than before
   bool aggregate = false;  // the phase is now kAggregating
   bool finished = false;   // the phase is now kFinished
 
@@ -166,7 +166,7 @@ class RoundMachine {
   /// it; that counts as refused(). Ignored unless the phase is kAggregating.
   Step aggregated(const std::string& model, const std::map<std::string, std::string>& quarantined,
                   SteadyTime now);
-  /// The rule has no result for so few good updates. The round goes on and needs one more.
+  /// The rule has no result for so few good updates. The round stays open and needs one more.
   Step too_few(SteadyTime now);
   /// The present round is the last one. Applies to this object only: call it again after restore().
   void end_after_round(const std::string& reason, const std::string& message);
@@ -192,7 +192,7 @@ class RoundMachine {
   std::vector<AcceptedUpdate> updates() const;
   /// Completed rounds, oldest first; the last kHistoryMax.
   const std::vector<RoundRecord>& history() const { return history_; }
-  /// An evaluation is going on.
+  /// Clients evaluate a model.
   bool evaluating() const { return evaluation_.has_value(); }
   bool failed() const { return phase_ == Phase::kFinished && failed_; }
   /// Complete, StopMetric, Patience, NoQuorum, TooFewClients, or the reason of fail().
@@ -282,7 +282,7 @@ class RoundMachine {
   std::set<std::string> present_;
   std::map<std::string, bool> chosen_;                     // true: refused in this round
   std::map<std::string, AcceptedUpdate> current_, early_;  // of this round and the next, by client
-  // By client and `trained_on`: updates that counted, for clients that lost the answer.
+  // Digests of updates that counted, by client and `trained_on`, for clients that lost an answer.
   std::map<std::string, std::map<std::int64_t, std::string>> counted_;
   std::map<std::string, Refusals> refusals_;
   std::optional<Evaluation> evaluation_;

@@ -299,7 +299,7 @@ TEST_F(Rounds, RefusedClientDoesNotCountAndIsExcludedAfterThreeRounds) {
     EXPECT_EQ(m.task_for("c3"), std::nullopt);
     upload(m, "c1", round);
     const auto last = upload(m, "c2", round);
-    EXPECT_TRUE(last.step.aggregate) << round;  // nobody is left to ask
+    EXPECT_TRUE(last.step.aggregate) << round;  // no other client is left
     m.aggregated(digest_of(std::to_string(round)), {}, now);
   }
   EXPECT_EQ(m.history()[0].refused, 1);

@@ -1,5 +1,5 @@
 """varda-aggregate on a desk: rounds with hand-written clients, kills in mid-round, hostile clients."""
-import array, hashlib, http.client, json, pathlib, random, resource, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, unittest
+import array, hashlib, http.client, http.server, json, pathlib, random, resource, shutil, signal, socket, socketserver, struct, subprocess, sys, tempfile, threading, time, unittest
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1] / 'support')]
 import machine as m  # noqa: E402
@@ -112,7 +112,8 @@ class Client(threading.Thread):
             after = ''
             while self.end is None:
                 status, _, text = self.ask('GET', '/v1/task?wait=20&after=' + after)
-                if status == 204:
+                if status in (204, 503):
+                    time.sleep(0.02 if status == 503 else 0)
                     continue
                 task = json.loads(text)
                 after = task['id']
@@ -122,6 +123,109 @@ class Client(threading.Thread):
                     self.accepted += self.send(task) in (200, 201)
         except Exception as error:  # shown by the test
             self.problem = error
+
+
+class Agent:
+    """The worker API of a node's agent, as far as the aggregator uses it."""
+
+    def __init__(self, directory, assignment):
+        self.assignment, self.revision, self.changed = assignment, 1, threading.Condition()
+        self.registered, self.progress, self.results, self.artifacts = [], [], {}, {}
+        self.socket, self.token = directory / 'worker.sock', directory / 'token'
+        self.token.write_text('secret')
+        agent = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+
+            def log_message(self, *_):
+                pass
+
+            def answer(self, status, body, **headers):
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name.replace('_', '-'), value)
+                self.send_header('Content-Length', str(len(data)))
+                self.send_header('Connection', 'close')
+                self.end_headers()
+                if self.command != 'HEAD':
+                    self.wfile.write(data)
+                self.close_connection = True
+
+            def handle_one(self):
+                body = self.rfile.read(int(self.headers.get('Content-Length') or 0))
+                if self.headers.get('Authorization') != 'Bearer secret':
+                    return self.answer(401, {})
+                path, _, query = self.path.partition('?')
+                if path == '/v1/register':
+                    agent.registered.append(json.loads(body))
+                    return self.answer(200, agent.answer())
+                if path == '/v1/assignment':
+                    with agent.changed:
+                        agent.changed.wait_for(lambda: 'after=r%d&' % agent.revision not in query + '&', 20)
+                    return self.answer(200, agent.answer())
+                if path == '/v1/progress':
+                    agent.progress.append(json.loads(body))
+                    return self.answer(202, {})
+                name = path.rsplit('/', 1)[1]
+                if path.startswith('/v1/results/'):
+                    agent.results[name] = json.loads(body)
+                    return self.answer(200, {})
+                if path.startswith('/v1/artifacts/'):
+                    if self.command == 'HEAD':
+                        return self.answer(404, {})
+                    agent.artifacts[name] = body
+                    return self.answer(201, {'sha256': hashlib.sha256(body).hexdigest()})
+                self.answer(404, {})
+            do_GET = do_PUT = do_POST = do_HEAD = handle_one
+
+        class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+            daemon_threads = True
+
+            def get_request(self):
+                connection, _ = super().get_request()
+                return connection, ('agent', 0)
+        self.server = Server(str(self.socket), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self):
+        return {'worker': 'default/digits-aggregator', 'uid': 'u', 'revision': 'r%d' % self.revision, 'assignment': self.assignment}
+
+    def assign(self, assignment):
+        with self.changed:
+            self.assignment, self.revision = assignment, self.revision + 1
+            self.changed.notify_all()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class StreamClient(Client):
+    """Speaks through a stream: the agent of the node writes a PROXY header first."""
+    uid = 'job-uid'
+
+    def ask(self, method, path, body=None, **headers):
+        tlv = lambda kind, text: struct.pack('>BH', kind, len(text)) + text.encode()
+        tlvs = tlv(0xe0, 'edge0') + tlv(0xe1, self.client) + tlv(0xe2, self.uid)
+        source = socket.inet_aton('127.0.0.1') * 2 + struct.pack('>HH', 40000, 7363)
+        prefix = b'\r\n\r\n\0\r\nQUIT\n\x21\x11' + struct.pack('>H', len(source + tlvs)) + source + tlvs
+        deadline = time.monotonic() + m.seconds(120)
+        while True:
+            connection = http.client.HTTPConnection('127.0.0.1', self.aggregator.port, timeout=m.seconds(60))
+            try:
+                connection.connect()
+                connection.sock.sendall(prefix)
+                connection.request(method, path, body, {k.replace('_', '-'): v for k, v in headers.items()})
+                answer = connection.getresponse()
+                return answer.status, answer.headers, answer.read()
+            except (OSError, http.client.HTTPException):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+            finally:
+                connection.close()
 
 
 class Federated(unittest.TestCase):
@@ -249,6 +353,55 @@ class Federated(unittest.TestCase):
             client.start()
         self.join(clients)
         self.assertEqual(aggregator.process.wait(m.seconds(60)), 0)
+
+    def test_pod_reports_to_the_agent_and_hands_over_the_model(self):
+        work = self.work('pod')
+        names = ['default/digits-train-%d' % i for i in range(2)]
+        settings = {'rounds': 3, 'quorum': 1, 'minimumClients': 2, 'evaluation': {'every': 0}, 'client': {'when': {}}}
+        agent = Agent(work, {'participants': [{'worker': name, 'node': 'edge0'} for name in names], 'parameters': dict(settings, rounds=4)})
+        self.addCleanup(agent.stop)
+        with socket.create_server(('127.0.0.1', 0)) as probe:
+            port = probe.getsockname()[1]
+        environment = {'PATH': '/usr/bin:/bin', 'VARDA_WORKER_SOCKET': str(agent.socket), 'VARDA_WORKER_TOKEN_FILE': str(agent.token), 'POD_IP': '127.0.0.1',
+                       'AGG_BIND_PORT': str(port), 'BASE_MODEL_URL': str(work / 'm.safetensors'), 'MODEL_URL': str(work / 'out'), 'PARTICIPANTS_COUNT': '2',
+                       'PARAMETERS': json.dumps(settings), 'FEDERATED': json.dumps({'job': 'default/digits', 'uid': 'job-uid'})}
+        with open(work / 'log', 'a') as log:
+            process = subprocess.Popen([AGGREGATE, '--worker'], env=environment, stderr=log)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        aggregator = Aggregator.__new__(Aggregator)
+        aggregator.port = port
+        clients = [StreamClient(aggregator, name) for name in names]
+        strangers = [StreamClient(aggregator, 'default/digits-train-9'), StreamClient(aggregator, names[0])]
+        strangers[1].uid = 'another-job'
+        for client in clients:
+            client.start()
+        for stranger in strangers:
+            status = 503
+            while status == 503:  # until the assignment is there
+                status = stranger.ask('GET', '/v1/task')[0]
+            self.assertEqual(status, 403)
+        self.join(clients)
+        self.assertEqual(process.wait(m.seconds(60)), 0, (work / 'log').read_text()[-2000:])
+        self.assertIn('assignment', agent.registered[0]['capabilities'])
+        self.assertEqual([client.accepted for client in clients], [4, 4])  # the assignment has more rounds than the pod's variable
+        final = agent.results['final']['data']
+        self.assertEqual((final['artifact'], final['file'], final['format'], final['participants']), ('model', 'model.safetensors', 'safetensors', 2))
+        self.assertEqual(hashlib.sha256(agent.artifacts['model']).digest(), hashlib.sha256((work / 'out/model.safetensors').read_bytes()).digest())
+        self.assertEqual(len(agent.artifacts['metrics'].splitlines()), 5)
+        self.assertEqual([record['participants'] for record in agent.results['rounds']['data']['history']], [2, 2, 2, 2])
+        self.assertTrue(all(report['step'] <= report['steps'] for report in agent.progress))
+        self.assertIn(agent.progress[-1]['phase'], ('Waiting', 'Training', 'Aggregating', 'Uploading'))
+
+    def test_pod_without_a_model_reports_a_permanent_error(self):
+        work = self.work('broken')
+        agent = Agent(work, {'participants': []})
+        self.addCleanup(agent.stop)
+        environment = {'PATH': '/usr/bin:/bin', 'VARDA_WORKER_SOCKET': str(agent.socket), 'VARDA_WORKER_TOKEN_FILE': str(agent.token),
+                       'MODEL_URL': str(work / 'out'), 'FEDERATED': '{"uid": "u"}'}
+        done = subprocess.run([AGGREGATE, '--worker'], env=environment, capture_output=True, text=True, timeout=m.seconds(60))
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(agent.results['error']['data'], {
+            'message': 'the variable BASE_MODEL_URL is missing: the aggregator needs spec.aggregationWorker.model', 'permanent': True})
 
     def test_metrics_show_the_round(self):
         aggregator = Aggregator(self, self.work('metrics'), *self.ROUNDS, '--rounds', '2')
