@@ -28,6 +28,7 @@ using std::chrono::seconds;
 constexpr std::size_t kParticipantMessageMax = 1024;
 constexpr std::size_t kReasonMax = 128;
 constexpr std::size_t kProblemsShown = 3;
+constexpr std::string_view kNodeNotFound = "NodeNotFound";
 
 std::string text_of(std::int64_t number) { return std::to_string(number); }
 
@@ -165,6 +166,8 @@ class Observer {
           trainer.problem.value_or(Problem{"PodPending", "the pod is being created"}));
     } else if (pod->status.phase == "Succeeded") {
       set(FederatedParticipant::kEnded);
+    } else if (trainer.problem && trainer.problem->reason == kNodeNotFound) {
+      set(FederatedParticipant::kDropped, *trainer.problem);
     } else if (auto why = lost(trainer.node)) {
       set(FederatedParticipant::kDropped, *why);
     } else if (has_failed(*pod)) {
@@ -474,7 +477,8 @@ class Observer {
       // The next round may accept an update of a worker that one round dropped.
       const bool is_out = one.state == FederatedParticipant::kPending ||
                           one.state == FederatedParticipant::kFailed ||
-                          (one.state == FederatedParticipant::kDropped && lost(one.node));
+                          (one.state == FederatedParticipant::kDropped &&
+                           (one.reason == kNodeNotFound || lost(one.node)));
       if (!is_out || is_wait(one.reason)) continue;
       ++out;
       problems.push_back({one.reason, one.worker + ": " + one.message});

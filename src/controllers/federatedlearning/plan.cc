@@ -240,7 +240,7 @@ class Planner {
       return remove(runs::living(world_.pods));
     }
     if (!out_.problem) plan_aggregator();
-    if (out_.problem) keep(out_.pod);
+    if (!placed_) keep(out_.pod);
     for (std::size_t i = 0; i < participants_.list.size(); ++i)
       plan_trainer(participants_.list[i], out_.trainers[i]);
   }
@@ -397,7 +397,7 @@ class Planner {
   const WallTime now_;
   Participants participants_;
   Worker trainer_;       // the one at hand
-  bool placed_ = false;  // the aggregation worker has all that it needs
+  bool placed_ = false;  // the objects have the pod of the aggregation worker
   FederatedPlan out_;
 };
 
@@ -475,7 +475,8 @@ std::vector<std::string> refused_changes(const FederatedLearningJob& job) {
   if (fixed.is_null()) return out;
   const Json now = fixed_of(job);
   if (now["model"] != fixed["model"]) out.emplace_back("aggregationWorker.model");
-  if (now["base"] != fixed["base"]) out.emplace_back("pretrainedModel");
+  const bool pretrained = job.spec.pretrained_model || fixed["base"] != fixed["model"];
+  if (pretrained && now["base"] != fixed["base"]) out.emplace_back("pretrainedModel");
   for (const char* name : kFixedSettings) {
     if (now["federated"][name] != fixed["federated"][name])
       out.push_back("federated." + std::string(name));
@@ -531,6 +532,9 @@ std::optional<hosting::NodeWork> work_for(const FederatedLearningJob& job,
     }
   }
   if (work.models.empty() && work.workers.empty()) return {};
+  const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
+  std::sort(work.models.begin(), work.models.end(), by_key);
+  std::sort(work.workers.begin(), work.workers.end(), by_key);
   return work;
 }
 
