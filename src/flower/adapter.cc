@@ -60,7 +60,7 @@ struct FlowerClient {
     kNew,
     kIdle,     // no task
     kAsked,    // the client has a task
-    kLeaving,  // told to leave
+    kLeaving,  // asked to leave
     kGone,
   };
   std::string name, host;

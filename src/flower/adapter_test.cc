@@ -20,6 +20,9 @@ using Weights = std::vector<std::vector<float>>;
 class FlowerAdapter : public ::testing::Test {
  protected:
   void serve(MeanRounds::Options options) {
+    // In the order of destruction: the adapter uses the former rounds.
+    server_.reset();
+    adapter_.reset();
     rounds_ = std::make_unique<MeanRounds>(std::move(options));
     adapter_ = std::make_unique<Adapter>(Adapter::Options{}, *rounds_);
     auto server = net::GrpcServer::create(

@@ -191,8 +191,9 @@ std::int32_t GrpcPeer::open(const std::string& method, const Fields& fields) {
   Fields all = {{":method", "POST"},    {":scheme", "http"}, {":path", method},
                 {":authority", "peer"}, {"te", "trailers"},  {"content-type", "application/grpc"}};
   for (const auto& [name, value] : fields) {
-    const auto same =
-        std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.first == name; });
+    // clang 14 captures no structured bindings.
+    const auto same = std::find_if(
+        all.begin(), all.end(), [&wanted = name](const auto& one) { return one.first == wanted; });
     if (same == all.end()) {
       all.emplace_back(name, value);
     } else {
