@@ -26,7 +26,7 @@ TEST(PrivacyBudget, NoiseFollowsTheSensitivityAndTheRound) {
 
 TEST(PrivacyBudget, ContinuesAfterARestart) {
   auto settings = settings_of(1, 2);
-  settings.adaptive_clip.emplace();
+  settings.adaptive_clip = federated::PrivacySettings::AdaptiveClip{};
   auto budget = PrivacyBudget::begin(settings);
   ASSERT_TRUE(budget.ok());
   for (int round = 1; round <= 3; ++round) ASSERT_TRUE(budget->spend(round, 100, 100).ok());

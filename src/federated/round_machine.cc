@@ -828,7 +828,8 @@ Result<RoundMachine> RoundMachine::restore(const Options& options, const Json& s
     out.refusals_[item["client"].as_string()] = {item["count"].as_integer(),
                                                  item["reason"].as_string()};
   if (const Json& json = state["evaluation"]; json.is_object()) {
-    Evaluation& evaluation = out.evaluation_.emplace();
+    out.evaluation_ = Evaluation{};
+    Evaluation& evaluation = *out.evaluation_;
     evaluation.round = json["round"].as_integer();
     evaluation.model = json["model"].as_string();
     evaluation.deadline = now + milliseconds_of(json["leftMilliseconds"]);

@@ -87,7 +87,7 @@ TEST(PrivateMean, IsTheClippedSumByTheFixedDivisorWithNoise) {
   PrivateMean mean{.clip = clip, .clients = 4, .deviation = 0, .seed = {1}};
   std::vector<float> model(layout->size());
   const auto applied =
-      rule->apply({}, clients.contributions, model, {.bounds = kNoBounds, .privacy = mean});
+      rule->apply(Context(), clients.contributions, model, {.bounds = kNoBounds, .privacy = mean});
   ASSERT_TRUE(applied.ok()) << applied.error();
   EXPECT_EQ(applied->whole, 1U);
   EXPECT_NEAR(model[0], (0.001 - 0.1 * clip / norm) / 4, 1e-7);
@@ -96,7 +96,7 @@ TEST(PrivateMean, IsTheClippedSumByTheFixedDivisorWithNoise) {
   std::vector<float> first, noisy(layout->size());
   for (const std::size_t threads : {1U, 2U, 5U}) {
     std::fill(noisy.begin(), noisy.end(), 0.F);
-    ASSERT_TRUE(rule->apply({}, clients.contributions, noisy,
+    ASSERT_TRUE(rule->apply(Context(), clients.contributions, noisy,
                             {.threads = threads, .bounds = kNoBounds, .privacy = mean})
                     .ok());
     if (first.empty()) first = noisy;
@@ -115,7 +115,7 @@ TEST(PrivateMean, RulesWithoutAMeanRefuse) {
   for (const std::string& name : Rule::names()) {
     const auto rule = rule_of(name, layout);
     const auto applied =
-        rule->apply({}, clients.contributions, model,
+        rule->apply(Context(), clients.contributions, model,
                     {.bounds = kNoBounds, .privacy = PrivateMean{.clip = 1, .clients = 8}});
     EXPECT_EQ(applied.ok(), rule->supports_privacy()) << name;
   }

@@ -66,7 +66,8 @@ void read_privacy(const Json& json, Status& status, PrivacySettings& out) {
   in.number("delta", out.delta, {0, 0.1, kAboveLow});
   read_limit(in, "epsilonMax", out.epsilon_max);
   if (const Json* value = in.object("adaptiveClip")) {
-    PrivacySettings::AdaptiveClip& clip = out.adaptive_clip.emplace();
+    out.adaptive_clip = PrivacySettings::AdaptiveClip{};
+    PrivacySettings::AdaptiveClip& clip = *out.adaptive_clip;
     SettingsReader members(*value, "privacy.adaptiveClip", status);
     members.number("quantile", clip.quantile, {0.01, 0.99});
     members.number("learningRate", clip.learning_rate, {0, 1, kAboveLow});

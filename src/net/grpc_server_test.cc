@@ -73,8 +73,9 @@ struct Probe {
       return std::make_unique<Events>(*this);
     };
   }
+  // The analysis does not see that the lambda's mutex is the one of this object.
   template <typename Change>
-  void note(const Change& change) {
+  void note(const Change& change) VARDA_TS(no_thread_safety_analysis) {
     {
       const MutexLock lock(mutex);
       change();
@@ -82,7 +83,7 @@ struct Probe {
     changed.notify_all();
   }
   template <typename Done>
-  void wait(const char* what, const Done& is_done) {
+  void wait(const char* what, const Done& is_done) VARDA_TS(no_thread_safety_analysis) {
     const MutexLock lock(mutex);
     const auto until = std::chrono::steady_clock::now() + kTestPatience;
     while (!is_done()) ASSERT_TRUE(changed.wait_until(mutex, until)) << what;

@@ -107,7 +107,7 @@ class MachineFiles : public ::testing::Test {
   MachineState look() { return make_machine(fs, clock)->look(); }
 
   os::testing::MemoryFileSystem fs;
-  const WallClock clock;
+  const WallClock clock{};
 };
 
 TEST_F(MachineFiles, LoadAndTimeAreRead) {

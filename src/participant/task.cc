@@ -101,7 +101,8 @@ Status read_update(const Json& json, Task::Update& out) {
   TRY_VOID(std::move(status));
   // A client that ignored a wrong request for noise would send an unprotected update.
   if (const Json* noise = json.find("noise"); noise != nullptr && !noise->is_null()) {
-    Task::Update::Noise& wanted = out.noise.emplace();
+    out.noise = Task::Update::Noise{};
+    Task::Update::Noise& wanted = *out.noise;
     wanted.clip = (*noise)["clip"].as_double();
     wanted.deviation = (*noise)["deviation"].as_double();
     for (const double value : {wanted.clip, wanted.deviation})
