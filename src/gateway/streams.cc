@@ -157,7 +157,7 @@ void Streams::serve(const std::string& node, const EdgeNodeOf& edge_node, Reques
   if (!may_open(node))
     return respond(
         stream_refusal(429, "TooManyRequests", "node \"" + node + "\" opens streams too often"));
-  const auto& [worker, name] = *names;
+  const std::string &worker = names->first, &name = names->second;
   const auto look = [&] {
     const auto present = edge_node();
     return present ? find_target(*present, worker, name) : std::nullopt;

@@ -135,7 +135,7 @@ struct Asked : SumRun {
   Asked() : SumRun(5, 10, 2) {
     leaves[client_name(4)] = 2;
     for (auto& [name, client] : clients) leaves.try_emplace(name, 3);
-    EXPECT_FALSE(go().ok());  // nobody has revealed anything
+    EXPECT_FALSE(go().ok());  // no client has revealed a share
   }
 };
 

@@ -80,14 +80,18 @@ std::string cel_for_each_value(const std::function<bool(const ParameterRow&)>& w
 Rule keys_are_known() {
   Rule rule;
   std::string cases, listed;
+  std::vector<std::string> names;
   for (const PolicyRow& policy : tiers::policy_table()) {
+    for (const std::string& name : names_of(policy)) names.push_back(name);
     cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" +
              rules::cel_quote(keys_of(policy)) + "])";
     if (policy.parameters.empty()) continue;
     const std::string keys = join(keys_of(policy));
     listed += (listed.empty() ? "" : "; ") + std::string(policy.name) + ": " + keys;
   }
-  rule.cel = "!has(self.parameters) || self.parameters.all(p, " + cases + ")";
+  // Another rule refuses an unknown policy.
+  rule.cel = "!has(self.parameters) || !(self.name in [" + rules::cel_quote(names) +
+             "]) || self.parameters.all(p, " + cases + ")";
   rule.message = "must be parameters of the policy (" + listed + ")";
   rule.reason = "FieldValueInvalid";
   rule.field_path = ".parameters";
