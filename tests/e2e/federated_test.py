@@ -342,6 +342,8 @@ class Federated(unittest.TestCase):
         aggregator = Aggregator(self, work, *self.ROUNDS, '--rounds', '2')
         status, _, _ = aggregator.ask('site-0', 'GET', '/v1/task')
         self.assertEqual(status, 204)
+        # Before the first state is on the disk, no client has a task, and the job has no identity.
+        m.wait_until('the state is on the disk', lambda: (work / 'out/rounds/state.json').exists())
         aggregator.process.send_signal(signal.SIGTERM)
         self.assertEqual(aggregator.process.wait(m.seconds(30)), 128 + signal.SIGTERM)
         aggregator.process.communicate()
