@@ -11,6 +11,9 @@
 // The library keeps some memory until the process ends.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libonnxruntime.so"; }
+// The leak check of clang 14 crashes on the thread-local memory of OpenMP, which oneDNN brings.
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() { return "intercept_tls_get_addr=0"; }
 
 namespace varda::trainapp {
 namespace job_test {

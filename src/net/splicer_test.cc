@@ -33,11 +33,17 @@ std::string read_exactly(Tunnel& tunnel, std::size_t bytes) {
 }
 
 /// A pair of tunnels, whose far ends the test holds.
+// The splicer may end the pair after a test has ended.
 struct Spliced {
+  struct Ending {
+    std::atomic<bool> ended{false};
+    Splicer::Report report;
+  };
   std::unique_ptr<Tunnel> left, right;
   std::uint64_t id = 0;
-  std::atomic<bool> ended{false};
-  Splicer::Report report;
+  std::shared_ptr<Ending> ending = std::make_shared<Ending>();
+  std::atomic<bool>& ended = ending->ended;
+  Splicer::Report& report = ending->report;
 
   explicit Spliced(Splicer& splicer, std::string preamble = "",
                    std::optional<SteadyTime> until = {}) {
@@ -49,9 +55,9 @@ struct Spliced {
                          .second = std::move(c),
                          .preamble = std::move(preamble),
                          .until = until,
-                         .on_end = [this](const Splicer::Report& now) {
-                           report = now;
-                           ended.store(true);
+                         .on_end = [ending = ending](const Splicer::Report& now) {
+                           ending->report = now;
+                           ending->ended.store(true);
                          }});
   }
   bool wait() {

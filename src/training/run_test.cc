@@ -34,6 +34,9 @@
 // ONNX Runtime 1.30 leaks 14 bytes when it opens its first model.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libonnxruntime.so"; }
+// The leak check of clang 14 crashes on the thread-local memory of OpenMP, which oneDNN brings.
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() { return "intercept_tls_get_addr=0"; }
 
 namespace varda::training {
 namespace {
