@@ -231,10 +231,11 @@ void add_gateway_command(Program program) {
                       "default: none");
   command->add_option("--registry-ca-file", flags->registry_ca,
                       "PEM certificates to trust for --registry, in addition to the machine's");
-  command->add_option(
-      "--allow-stream-target", flags->stream_targets,
-      "address block, such as 127.0.0.0/8, that streams of workers may reach though "
-      "it is loopback, link-local or a metadata service (repeatable); default: none");
+  command
+      ->add_option("--allow-stream-target", flags->stream_targets,
+                   "address block, such as 127.0.0.0/8, that streams of workers may reach though "
+                   "it is loopback, link-local or a metadata service (repeatable); default: none")
+      ->group(kLimitGroup);
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")
       ->default_str("127.0.0.1:8086");
   command
