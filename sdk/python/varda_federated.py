@@ -129,6 +129,14 @@ def encode(delta, encoding, keep, seed):
     return arrays, seen
 
 
+def make_private(changes, wanted):
+    """Local differential privacy: cuts all changes together to a length, and adds noise."""
+    norm = np.sqrt(sum(float((change ** 2).sum()) for change in changes.values()))
+    generator = np.random.default_rng()  # seeded by the operating system
+    for name, change in changes.items():
+        changes[name] = change * min(1, wanted['clip'] / max(norm, 1e-300)) + generator.normal(0, wanted['deviation'], change.shape)
+
+
 # ---- transport
 
 class _StreamConnection(http.client.HTTPConnection):
@@ -325,10 +333,10 @@ class Client:
         weights, _ = read_safetensors(data)
         trained, samples, metrics = train({name: array.copy() for name, array in weights.items()}, task)
         settings = task.get('update', {})
-        delta = {}
-        for name, array in trained.items():
-            change = np.asarray(array, np.float64) - weights[name]
-            delta[name] = (change + self.residual.get(name, 0)).astype('<f4')
+        changes = {name: np.asarray(array, np.float64) - weights[name] for name, array in trained.items()}
+        if settings.get('noise'):
+            make_private(changes, settings['noise'])
+        delta = {name: (change + self.residual.get(name, 0)).astype('<f4') for name, change in changes.items()}
         encoding = settings.get('encoding', 'dense')
         arrays, seen = encode(delta, encoding, settings.get('keep', 0.01), task['train'].get('seed', 1))
         info = {'format': 'varda-update/1', 'task': task['id'], 'base': task['model']['sha256'],
