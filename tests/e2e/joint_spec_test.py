@@ -51,7 +51,7 @@ REFUSED = [  # a spec, then the field and the message of each problem
      [(EDGE + '.selector.matchExpressions[0].operator', 'Unsupported value: "Near": supported values: "In", "NotIn", "Exists", "DoesNotExist"')]),
     (service(edge={'nodeName': None, 'selector': {'matchExpressions': [{'key': 'a', 'operator': 'In'}]}}),
      [(EDGE + '.selector.matchExpressions[0].values', "must be specified when operator is 'In' or 'NotIn'")]),
-    (service(edge={'replicas': 3}), [(EDGE + '.replicas', 'must be 0 or 1 without a workerSpec or template')]),
+    (service(edge={'replicas': 3}), [(EDGE + '.replicas', 'must be 0 or 1 with a nodeName and without a workerSpec or template')]),
     (service(edge={'workerSpec': {}}), [(EDGE + '.workerSpec.containers', 'Required value')]),
     (service(edge={'workerSpec': {'containers': []}}), [(EDGE + '.workerSpec.containers', 'should have at least 1 items')]),
     (service(edge={'workerSpec': {'containers': [{'name': 'w'}]}}), [(EDGE + '.workerSpec.containers[0].image', 'Required value')]),
