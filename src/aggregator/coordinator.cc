@@ -374,6 +374,9 @@ Status CoordinatorImpl::seen(const std::string& client) {
     if (seen_.size() >= options_.clients_max)
       return Error(Code::kExhausted, "the job has " + std::to_string(seen_.size()) + " clients");
     seen_.emplace(client, now);
+    // The wait for further clients may have begun, so the thread of the rounds has a new deadline.
+    woken_ = true;
+    work_.notify_all();
   } else {
     at->second = now;
   }
