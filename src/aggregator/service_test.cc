@@ -31,6 +31,10 @@ class Services : public ::testing::Test {
   void start() {
     Coordinator::Options options = sample_.options();
     if (assigned_) options.admission = Coordinator::Options::Admission::kAssigned;
+    if (counts_clients_ == Counts::kNo) {
+      options.clients_expected = 0;
+      options.settle = std::chrono::milliseconds(50);
+    }
     job_ =
         Coordinator::open(options, sample_.model(), files_ / "job", os::real_file_system()).value();
     service_ = std::make_unique<Service>(
@@ -66,6 +70,8 @@ class Services : public ::testing::Test {
             .round = json["round"].as_integer(),
             .model = json["model"]["sha256"].as_string()};
   }
+  enum class Counts { kYes, kNo };
+  Counts counts_clients_ = Counts::kYes;  // kNo: any number of clients may come
   std::vector<federated::Task> first_tasks() {
     for (const std::string& client : sample_.clients()) ask(client, "GET", "/v1/task?wait=0");
     std::vector<federated::Task> out;
@@ -94,6 +100,13 @@ class Services : public ::testing::Test {
   std::jthread rounds_;
   const std::unique_ptr<net::HttpClient> http_ = net::make_client({});
 };
+
+TEST_F(Services, RoundOpensSoonAfterTheMinimumOfClientsIfTheirNumberIsUnknown) {
+  counts_clients_ = Counts::kNo;
+  start();
+  for (const std::string& client : sample_.clients()) ask(client, "GET", "/v1/task?wait=0");
+  EXPECT_EQ(task(sample_.clients()[0]).kind, federated::Task::Kind::kTrain);
+}
 
 TEST_F(Services, JobRunsFromTheFirstTaskToTheEnd) {
   sample_.settings.evaluation.every = 1;
