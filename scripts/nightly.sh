@@ -96,6 +96,9 @@ sim() {
   part sim.build build_in release sim sim_test
   part sim.full as_user build/release/tests/sim/sim --schedules "$(times 1000)" --first "$seed"
   part sim.short as_user build/release/tests/sim/sim --short "$(times 20000)" --first "$seed"
+  part sim.rounds_build build_in release federated_test
+  part sim.rounds within_time env VARDA_ROUND_SCHEDULES="$(times 100000)" VARDA_ROUND_SEED="$seed" \
+    scripts/as_user.sh build/release/src/federated/federated_test '--gtest_filter=RoundSchedules.*'
   part sim.asan_build build_in asan sim sim_test
   part sim.asan as_user build/asan/tests/sim/sim --short "$(times 300)" --first "$seed"
   part sim.asan_test as_user build/asan/tests/sim/sim_test '--gtest_filter=Simulator.*'

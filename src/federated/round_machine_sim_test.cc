@@ -16,7 +16,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
 
 TEST(RoundSchedules, KeepTheirPromises) {
   const std::uint64_t first = number_from("VARDA_ROUND_SEED", 1);
-  const std::uint64_t schedules = number_from("VARDA_ROUND_SCHEDULES", 10'000);
+  const std::uint64_t schedules = number_from("VARDA_ROUND_SCHEDULES", 2000);
   std::size_t restarts = 0, failed = 0, folded = 0;
   for (std::uint64_t seed = first; seed < first + schedules; ++seed) {
     const schedule::Result result = schedule::run(seed);
