@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/metric_collector.h"
+#include "html_report.h"
 
 namespace varda::aggregate {
 namespace {
@@ -180,6 +181,8 @@ Status Job::write_result() {
   TRY_VOID(os::write_file_atomically(*fs_, directory / "metrics.csv", coordinator_->metrics_csv()));
   TRY_VOID(os::write_file_atomically(*fs_, directory / "report.json",
                                      codec::write_json_pretty(status_json(end)) + "\n"));
+  TRY_VOID(os::write_file_atomically(*fs_, directory / "report.html",
+                                     html_report(end, options_.settings)));
   if (end.failed) return {};
   TRY(const federated::Weights weights, coordinator_->weights());
   TRY(const std::string bytes, model_->with(weights));

@@ -193,7 +193,7 @@ Status hand_over(const Context& ctx, WorkerApi& api, os::FileSystem& fs, Job& jo
     TRY(model.digest, worker::digest_of_file(fs, directory / model.file));
   }
   for (const auto& [file, artifact] :
-       {std::pair("report.json", kReportArtifact), std::pair("metrics.csv", kCsvArtifact)}) {
+       {std::pair("report.html", kReportArtifact), std::pair("metrics.csv", kCsvArtifact)}) {
     TRY(const codec::Sha256 digest, worker::digest_of_file(fs, directory / file));
     TRY_VOID(api.upload(ctx, directory / file, artifact, digest.hex()));
   }
