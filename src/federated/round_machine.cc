@@ -276,7 +276,8 @@ Verdict RoundMachine::judge(const std::string& client, std::string_view task,
   const bool open = phase_ == Phase::kTraining && parsed->round == round_;
   if (!open && !async() && settings_.late == Late::kDrop) return Verdict::kLate;
   const std::int64_t counts_for = accepting_round();
-  if (counts_for > settings_.rounds) return Verdict::kLate;
+  // A lower number of rounds may arrive while a later round is open.
+  if (counts_for > std::max(settings_.rounds, round_)) return Verdict::kLate;
   if (counts_for - parsed->round > settings_.staleness_max) return Verdict::kLate;
   const auto chosen = chosen_.find(client);
   if (counts_for == round_) {

@@ -422,6 +422,26 @@ TEST_F(Rounds, EvaluationWaitsForSilentClientsTwiceTheTimeOfTheOthers) {
   EXPECT_EQ(m.history()[0].evaluated_by, 2);
 }
 
+TEST_F(Rounds, RoundAboveALoweredNumberOfRoundsIsTheLast) {
+  settings.rounds = 10;
+  settings.evaluation.every = 0;
+  RoundMachine m = machine(2);
+  join(m, 1, 2);
+  for (int round = 1; round <= 2; ++round) {
+    upload(m, "c1", round);
+    upload(m, "c2", round);
+    m.aggregated(digest_of("model" + std::to_string(round)), {}, now);
+  }
+  upload(m, "c1", 3);
+  settings.rounds = 1;
+  m.use_settings(settings);
+  upload(m, "c2", 3);
+  ASSERT_EQ(m.phase(), Phase::kAggregating);
+  m.aggregated(digest_of("model3"), {}, now);
+  EXPECT_EQ(m.phase(), Phase::kFinished);
+  EXPECT_FALSE(m.failed());
+}
+
 TEST_F(Rounds, EvaluationDoesNotWaitForClientsWithoutData) {
   settings.evaluation.every = 1;
   RoundMachine m = machine(2);
