@@ -35,7 +35,7 @@ std::function<std::optional<PeerCredentials>()> issued_credentials(
     const Clock& clock = system_clock());
 
 /// Opens tunnels to the gateway of the same authority, each with the present credentials.
-/// kUnavailable: there are none yet.
+/// kUnavailable: the node has no credentials yet.
 std::unique_ptr<net::TunnelOpener> issued_opener(
     std::function<std::optional<PeerCredentials>()> credentials);
 
