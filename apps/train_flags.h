@@ -20,7 +20,7 @@ struct TrainFlags {
   std::string checkpoint_every = "60s";
   bool worker = false;
   bool is_federated = false;  // --federated, with or without a value
-  std::string federated, client_name, when, privacy;
+  std::string federated, client_name, when, privacy, give_up_after = "1h";
   std::uint64_t bandwidth = 0;
   std::int64_t nice = 0;
 
@@ -143,6 +143,12 @@ inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
       ->group(federated);
   parser.add_option("--nice", flags.nice, "niceness of the process, from 0 to 19; default: 0")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{19}))
+      ->group(federated);
+  parser
+      .add_option("--give-up-after", flags.give_up_after,
+                  "exit if the aggregator gives no usable answer for so long; 0s: never; default: "
+                  "1h")
+      ->check(duration_text())
       ->group(federated);
   parser
       .add_option("--when", flags.when,

@@ -30,7 +30,8 @@ for program in bench/*.py; do
   name=$(basename "$program" .py)
   chosen "$name" || continue
   title "$name"
-  measured "$name" python3 "$program"
+  # Without -P, bench/operator.py would hide the module of the library.
+  measured "$name" python3 -P "$program"
 done
 for program in build/release/bin/varda_bench_*; do
   [ -x "$program" ] || continue

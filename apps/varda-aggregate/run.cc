@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/metric_collector.h"
+#include "html_report.h"
 
 namespace varda::aggregate {
 namespace {
@@ -54,6 +55,7 @@ Json status_json(const Snapshot& snapshot) {
                            {"receivedBytes", snapshot.received_bytes},
                            {"sentBytes", snapshot.sent_bytes}});
   if (snapshot.seconds_left) out.set("secondsLeft", *snapshot.seconds_left);
+  if (snapshot.epsilon) out.set("epsilon", *snapshot.epsilon);
   Json clients = Json::object();
   for (const auto& client : snapshot.clients) {
     Json one = Json::object({{"state", to_string(client.state)}});
@@ -98,6 +100,13 @@ Result<std::unique_ptr<Job>> Job::open(JobOptions options, os::FileSystem& fs) {
   server.connections_max = std::min(server.connections_max, descriptors() - kOtherDescriptors);
   server.listen = job->options_.listen;
   if (job->options_.configure_server) job->options_.configure_server(server);
+  TRY_VOID(job->serve_flower().context("--flower"));
+  if (job->flower_server_ && job->options_.flower_name) {
+    server.http2 = [&flower = *job->flower_server_](std::unique_ptr<net::Tunnel> connection,
+                                                    const net::Peer& peer) {
+      flower.adopt(std::move(connection), peer);
+    };
+  }
   TRY(job->server_, net::Server::create(server, job->service_->handler()).context("--listen"));
   if (!job->options_.admin.empty()) {
     TRY(job->admin_,
@@ -107,15 +116,22 @@ Result<std::unique_ptr<Job>> Job::open(JobOptions options, os::FileSystem& fs) {
                             }))
             .context("--admin"));
   }
-  if (!job->options_.flower.empty()) TRY_VOID(job->listen_for_flower().context("--flower"));
   return job;
 }
 
-Status Job::listen_for_flower() {
-  TRY(flower_rounds_,
-      aggregator::FlowerRounds::create(*coordinator_,
-                                       {.order = model_->order(), .settings = options_.settings}));
-  flower_ = std::make_unique<flower::Adapter>(flower::Adapter::Options{}, *flower_rounds_);
+Status Job::serve_flower() {
+  const bool wanted = !options_.flower.empty();
+  if (!wanted && !options_.flower_name) return {};
+  auto rounds = aggregator::FlowerRounds::create(
+      *coordinator_, {.order = model_->order(), .settings = options_.settings});
+  // Clients of our own protocol may use rules that Flower clients cannot follow.
+  if (!wanted && !rounds.ok() && rounds.error().code() == Code::kUnsupported) {
+    log::info("job has no Flower clients", {{"reason", rounds.error()}});
+    return {};
+  }
+  TRY(flower_rounds_, std::move(rounds));
+  flower_ = std::make_unique<flower::Adapter>(
+      flower::Adapter::Options{.name_of = options_.flower_name}, *flower_rounds_);
   // An answer has the weights as FP64 at most, and some bytes for each array.
   const std::size_t message =
       model_->weights().layout().size() * 8 + model_->order().size() * 512 + (1 << 20);
@@ -165,6 +181,8 @@ Status Job::write_result() {
   TRY_VOID(os::write_file_atomically(*fs_, directory / "metrics.csv", coordinator_->metrics_csv()));
   TRY_VOID(os::write_file_atomically(*fs_, directory / "report.json",
                                      codec::write_json_pretty(status_json(end)) + "\n"));
+  TRY_VOID(os::write_file_atomically(*fs_, directory / "report.html",
+                                     html_report(end, options_.settings)));
   if (end.failed) return {};
   TRY(const federated::Weights weights, coordinator_->weights());
   TRY(const std::string bytes, model_->with(weights));
@@ -176,10 +194,11 @@ Status Job::write_result() {
 }
 
 void Job::dismiss(const Context& ctx, Duration grace) {
+  const bool flower_clients = flower_ && (!options_.flower.empty() || flower_->clients() > 0);
   if (flower_)
     flower_->stop(std::chrono::seconds(0), std::chrono::ceil<std::chrono::milliseconds>(grace));
   // A job may have Flower clients alone.
-  if (!flower_ || service_->pollers() > 0) service_->wait_for_ends(ctx.with_timeout(grace));
+  if (!flower_clients || service_->pollers() > 0) service_->wait_for_ends(ctx.with_timeout(grace));
   service_->drain();
 }
 

@@ -27,6 +27,8 @@ struct JobOptions {
   std::string job;  // "": a random name
   std::string listen, admin;
   std::string flower;  // address for Flower clients; "": none
+  /// Names Flower clients, which then may use the address `listen`, too. Null: they may not.
+  std::function<Result<std::string>(const net::Peer&)> flower_name;
   std::int64_t clients_expected = 0;
   std::size_t threads = 1;
   Duration lost_after = std::chrono::seconds(90);
@@ -60,7 +62,7 @@ class Job {
  private:
   Job() = default;
   Status write_result();
-  Status listen_for_flower();
+  Status serve_flower();
   net::Response admin(const net::Request& request);
 
   JobOptions options_;

@@ -42,18 +42,15 @@ int exit_code_of(const Error& error) {
   return is_wrong_input(error) ? 2 : 1;
 }
 
-/// The worker behind the stream of a request, as the gateway or the agent named it.
-aggregator::Service::ClientOf client_of_stream(const std::string& uid) {
-  return [uid](const net::Request& request) -> Result<std::string> {
-    const auto& identity = request.peer.stream_identity;
-    if (!identity)
-      return Error(Code::kUnauthenticated, "only streams of nodes reach this aggregator");
-    if (identity->job_uid != uid)
-      return Error(Code::kForbidden, "the stream belongs to another job");
-    if (!aggregator::Store::good_client(identity->worker))
-      return Error(Code::kInvalid, "the stream has no usable name of a worker");
-    return identity->worker;
-  };
+/// The worker behind a stream, as the gateway or the agent named it.
+Result<std::string> worker_of(const net::Peer& peer, const std::string& uid) {
+  const auto& identity = peer.stream_identity;
+  if (!identity)
+    return Error(Code::kUnauthenticated, "only streams of nodes reach this aggregator");
+  if (identity->job_uid != uid) return Error(Code::kForbidden, "the stream belongs to another job");
+  if (!aggregator::Store::good_client(identity->worker))
+    return Error(Code::kInvalid, "the stream has no usable name of a worker");
+  return identity->worker;
 }
 
 /// Follows the assignment, and reports progress.
@@ -196,7 +193,7 @@ Status hand_over(const Context& ctx, WorkerApi& api, os::FileSystem& fs, Job& jo
     TRY(model.digest, worker::digest_of_file(fs, directory / model.file));
   }
   for (const auto& [file, artifact] :
-       {std::pair("report.json", kReportArtifact), std::pair("metrics.csv", kCsvArtifact)}) {
+       {std::pair("report.html", kReportArtifact), std::pair("metrics.csv", kCsvArtifact)}) {
     TRY(const codec::Sha256 digest, worker::digest_of_file(fs, directory / file));
     TRY_VOID(api.upload(ctx, directory / file, artifact, digest.hex()));
   }
@@ -259,7 +256,10 @@ Result<Contract> read_contract(const worker::Environment& environment) {
   const auto count = parse_integer<std::int64_t>(value_of(environment, "PARTICIPANTS_COUNT"));
   out.job.clients_expected = std::clamp<std::int64_t>(count.value_or(0), 0, 100'000);
   out.job.threads = std::max(1u, std::thread::hardware_concurrency());
-  out.job.client_of = client_of_stream(out.uid);
+  out.job.client_of = [uid = out.uid](const net::Request& request) {
+    return worker_of(request.peer, uid);
+  };
+  out.job.flower_name = [uid = out.uid](const net::Peer& peer) { return worker_of(peer, uid); };
   const bool trusts_loopback = out.authority_pem.empty() || federated["trustLoopback"].as_bool();
   out.job.configure_server = [authority = out.authority_pem,
                               trusts_loopback](net::Server::Options& server) {

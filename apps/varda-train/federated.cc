@@ -147,7 +147,7 @@ int work_federated(const Context& ctx, const Environment& environment, Federated
   }
   const auto client = read_federated_contract(environment);
   if (!client.ok()) return report_failure(ctx, api.get(), client.error());
-  if (client->protocol.url.empty())
+  if (client->protocol.url.empty() && access.socket.empty())
     return report_failure(ctx, api.get(),
                           Error(Code::kInvalid,
                                 "the variable AGG_IP is missing: the address of "

@@ -113,7 +113,8 @@ Result<FederatedClient> federated_client(os::FileSystem& fs, const app::TrainFla
                   .client = flags.client_name.empty() ? host_name() : flags.client_name,
                   .directory = os::Path(flags.out) / "client",
                   .when = out.worker.client.when,
-                  .bytes_per_second = flags.bandwidth};
+                  .bytes_per_second = flags.bandwidth,
+                  .give_up_after = *parse_duration(flags.give_up_after)};
   return out;
 }
 

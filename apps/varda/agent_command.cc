@@ -31,7 +31,7 @@ struct AgentFlags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
   std::string containerd_socket = node::kContainerdSocket, pod_network = "cni";
   std::string gateway, join_token_file;
-  std::string peer_listen, peer_url, worker_listen;
+  std::string peer_listen, peer_url, worker_listen, stream_gateway;
   long watch_seconds = 10;
   std::vector<std::string> images, dataset_roots, hidden;
   NodeLimits limits;
@@ -200,9 +200,16 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& p
   options.peer_url = flags.peer_url;
   options.worker_socket = options.data_directory / "worker/worker.sock";
   options.worker_listen = flags.worker_listen;
+  std::unique_ptr<net::TunnelOpener> opener;
   if (upstream->identity) {
     options.gateway = &upstream->identity->opener();
     options.gateway_url = flags.gateway;
+  } else if (!flags.stream_gateway.empty()) {
+    opener = agent::identity::issued_opener(options.peer_credentials);
+    options.gateway = opener.get();
+    options.gateway_url = flags.stream_gateway;
+  }
+  if (options.gateway != nullptr) {
     while (options.gateway_url.ends_with('/')) options.gateway_url.pop_back();
   }
   options.metrics = &registry;
@@ -302,6 +309,8 @@ void add_agent_commands(Program program) {
                    "DATA-DIR/worker/worker.sock, as 127.0.0.1:10446; "
                    "default: none")
       ->group(kLinkGroup);
+  // `varda up` sets this flag for its agents, which reach the API server without the gateway.
+  command->add_option("--stream-gateway", flags->stream_gateway)->group("");
   add_limit_flags(*command, flags->limits);
   add_download_flags(*command, flags->download);
   command

@@ -168,8 +168,8 @@ class ControlPlaneImpl final : public ControlPlane {
     hosting::Options hosting_options = options_.inference_models;
     hosting_options.registry_url = registry_url();
     hosting_options.node_port_host = options_.node_port_host;
-    if (hosting_options.edge_authority.empty())
-      hosting_options.edge_authority = credentials_.ca_pem;
+    hosting_options.unsigned_streams = options_.gateway.empty();
+    hosting_options.edge_authority = [pem = credentials_.ca_pem] { return pem; };
     certificates_ = hosting::CertificateIssuer::create(*client_, {});
     hosting_options.certificates = certificates_.get();
     controllers_ = controllers::add_all(*manager_, hosting_options);

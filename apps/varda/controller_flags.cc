@@ -1,7 +1,6 @@
 #include "controller_flags.h"
 
 #include "model_key_file.h"
-#include "os/file_system.h"
 #include "servers_flag.h"
 
 namespace varda::app {
@@ -49,7 +48,8 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
       .add_option(
           "--edge-authority", flags.edge_authority,
           "file with the certificate of the gateway's authority, which signs the identities "
-          "of streams to federated jobs")
+          "of streams to federated jobs; default: the ConfigMap varda-system/varda-gateway, "
+          "which gateways write")
       ->group(kServerGroup);
 }
 
@@ -70,10 +70,6 @@ Result<hosting::Options> model_options(const ControllerFlags& flags,
   if (!flags.aggregate_image.empty()) options.aggregate_image = flags.aggregate_image;
   if (!flags.fetch_image.empty()) options.fetch_image = flags.fetch_image;
   if (!flags.edge_network.empty()) options.edge_network = flags.edge_network;
-  if (!flags.edge_authority.empty()) {
-    TRY(options.edge_authority,
-        os::read_file(os::real_file_system(), flags.edge_authority).context("--edge-authority"));
-  }
   if (!flags.model_keys.empty()) {
     TRY(options.model_keys, ModelKeyFile::open(flags.model_keys).context("--model-keys"));
   }

@@ -17,7 +17,8 @@ struct ControllerFlags {
 };
 
 /// Adds --serve-image, --train-image, --aggregate-image, --fetch-image, --edge-network and
-/// --model-keys, --edge-authority. Each command adds --servers itself, since the defaults differ.
+/// --model-keys, --edge-authority. Each command adds --servers itself, since the defaults differ,
+/// and reads --edge-authority.
 void add_controller_flags(CLI::App& command, ControllerFlags& flags);
 
 /// `servers`: the file of --servers or its default; empty: the built-in table. kInvalid names the

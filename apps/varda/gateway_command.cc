@@ -1,5 +1,8 @@
 // gateway: lets nodes behind NAT connect, in front of any API server.
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,6 +40,8 @@ struct GatewayFlags {
   std::string join_secret;
   std::string registry, registry_token, registry_ca;
   gateway::Limits limits;
+  gateway::Streams::Options streams;
+  std::int64_t stream_idle_ms = streams.idle_timeout.count();
 };
 
 constexpr std::chrono::milliseconds kSessionLinger{2000};
@@ -146,6 +151,8 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
       connect_registry(flags, options.uploads.registry));
   options.registry = registry_client.get();
   options.uploads.metrics = &registry;
+  options.streams = flags.streams;
+  options.streams.idle_timeout = std::chrono::milliseconds(flags.stream_idle_ms);
   TRY(options.streams.targets,
       net::Destinations::create(flags.stream_targets).context("--allow-stream-target"));
   options.streams.sign = [&authority](net::ProxyHeader& header) {
@@ -250,6 +257,30 @@ void add_gateway_command(Program program) {
                    "largest request of a node, such as its status; 413 beyond")
       ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.body_bytes_max))
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--max-streams", flags->streams.all_max,
+                   "streams of all nodes to federated jobs; 429 beyond")
+      ->group(kLimitGroup)
+      ->default_str(std::to_string(flags->streams.all_max))
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--max-node-streams", flags->streams.per_node_max,
+                   "streams of one node; 429 beyond")
+      ->group(kLimitGroup)
+      ->default_str(std::to_string(flags->streams.per_node_max))
+      ->check(CLI::PositiveNumber);
+  CLI::AsNumberWithUnit stream_time(
+      std::map<std::string, std::int64_t>{{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}},
+      CLI::AsNumberWithUnit::UNIT_REQUIRED, "TIME");
+  stream_time.description("");
+  command
+      ->add_option("--stream-idle-timeout", flags->stream_idle_ms,
+                   "a stream without a byte in either direction for so long ends")
+      ->transform(stream_time)
+      ->type_name("TIME")
+      ->group(kLimitGroup)
+      ->default_str("10m")
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--upstream-threads", flags->limits.upstream.threads,

@@ -13,6 +13,7 @@
 #include "controllers/controllers.h"
 #include "datadir/data_directory.h"
 #include "download_flags.h"
+#include "edge_authority.h"
 #include "file_digests.h"
 #include "hosting/certificate_issuer.h"
 #include "kube/config.h"
@@ -91,6 +92,8 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   if (const std::string own = own_namespace(flags); !own.empty()) certificates.ns = own;
   const auto issuer = hosting::CertificateIssuer::create(*client, std::move(certificates));
   hosting_options.certificates = issuer.get();
+  TRY(const auto authority, EdgeAuthority::open(flags.controllers.edge_authority, *client));
+  hosting_options.edge_authority = [&authority = *authority] { return authority.pem(); };
   TRY(const auto file_digests, FileDigests::create({.allow_sources = flags.allow_sources}));
   hosting_options.file_digests = file_digests->reader();
   const auto controllers = controllers::add_all(manager, hosting_options);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "apiserver/standalone.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "codec/digest.h"
@@ -253,8 +254,9 @@ Result<Settings> settings_of(const UpFlags& flags) {
 }
 
 datadir::Supervisor::Options agent_options(const Settings& settings, const datadir::NodeSpec& node,
-                                           const std::string& url) {
+                                           const ControlPlane& control_plane) {
   const fs::path directory = datadir::node_directory(settings.data_dir, node.name);
+  const std::string url = control_plane.url();
   datadir::Supervisor::Options options;
   options.name = "agent " + node.name;
   options.record = directory / "agent.json";
@@ -271,6 +273,11 @@ datadir::Supervisor::Options agent_options(const Settings& settings, const datad
                                (directory / "agent.kubeconfig").string(),
                                "--data-dir",
                                (directory / "data").string()};
+  // The gateway signs identities, so that programs of this machine cannot choose them.
+  if (const std::string gateway = control_plane.gateway_address(); !gateway.empty()) {
+    options.process.arguments.push_back("--stream-gateway");
+    options.process.arguments.push_back(apiserver::url_of(gateway));
+  }
   if (settings.driver == "containerd") {
     options.process.arguments.push_back("--containerd-socket");
     options.process.arguments.push_back(settings.containerd_socket);
@@ -446,7 +453,7 @@ Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent
   std::vector<std::unique_ptr<datadir::Supervisor>> agents;
   for (const datadir::NodeSpec& node : settings.nodes) {
     agents.push_back(
-        std::make_unique<datadir::Supervisor>(agent_options(settings, node, control_plane->url())));
+        std::make_unique<datadir::Supervisor>(agent_options(settings, node, *control_plane)));
     agents.back()->start();
   }
 

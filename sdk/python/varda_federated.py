@@ -351,9 +351,10 @@ class Client:
 
     def _evaluate(self, task, evaluate):
         data = self.file(task['model']['sha256'], task['model']['bytes'])
-        if not data or evaluate is None:
+        if not data:
             return
-        samples, metrics = evaluate(read_safetensors(data)[0], task)
+        # Without an answer, the other clients would wait for this one.
+        samples, metrics = evaluate(read_safetensors(data)[0], task) if evaluate else (0, {})
         body = json.dumps({'samples': samples, 'metrics': {n: float(v) for n, v in metrics.items()}}).encode()
 
         def attempt():

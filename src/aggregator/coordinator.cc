@@ -87,6 +87,8 @@ class CoordinatorImpl final : public Coordinator {
                            const os::Path& file) override;
   Result<Submitted> submit_bytes(const std::string& client, const std::string& task,
                                  std::string bytes) override;
+  Status refuse(const std::string& client, const std::string& task, const Error& why) override
+      EXCLUDES(mutex_);
   Status evaluated(const std::string& client, std::string_view task, double samples,
                    const Metrics& metrics) override EXCLUDES(mutex_);
   std::uint64_t update_bytes_max() const override { return update_bytes_max_; }
@@ -564,6 +566,18 @@ Result<Coordinator::Submitted> CoordinatorImpl::accept(
   if (verdict == Verdict::kWanted)
     log::info("update accepted", {{"client", client}, {"task", task}, {"round", stored.round}});
   return Submitted{verdict, "", std::nullopt};
+}
+
+Status CoordinatorImpl::refuse(const std::string& client, const std::string& task,
+                               const Error& why) {
+  log::warn("update refused", {{"client", client}, {"task", task}, {"error", why}});
+  {
+    const MutexLock lock(mutex_);
+    note(machine_->refused(client, task, why.message(), clock_.now()));
+  }
+  TRY_VOID(persist());
+  notify();
+  return {};
 }
 
 Status CoordinatorImpl::evaluated(const std::string& client, std::string_view task, double samples,

@@ -49,9 +49,9 @@ struct Snapshot {
   std::vector<federated::RoundMachine::Client> clients;
   std::vector<federated::RoundRecord> history;
   std::optional<double> seconds_left;
-  std::string model;           // SHA-256 of the latest weights, in hex
+  std::string model;              // SHA-256 of the latest weights, in hex
   std::optional<double> epsilon;  // spent; nothing: the job is not private
-  std::string updates_digest;  // SHA-256 over the digests of all updates that count
+  std::string updates_digest;     // SHA-256 over the digests of all updates that count
   std::string job;
   bool evaluating = false;  // clients evaluate the last round
   bool failed = false;
@@ -108,7 +108,11 @@ class Coordinator {
   /// The same for an update in memory.
   virtual Result<Submitted> submit_bytes(const std::string& client, const std::string& task,
                                          std::string bytes) = 0;
-  /// Metrics of an evaluation task. kInvalid: no metrics. Ignored if the evaluation is over.
+  /// The client answered a task of training with something that is no update: it counts as
+  /// refused. Ignored for another task.
+  virtual Status refuse(const std::string& client, const std::string& task, const Error& why) = 0;
+  /// Metrics of an evaluation task. No samples: the client has nothing to report. Ignored if the
+  /// evaluation is over.
   virtual Status evaluated(const std::string& client, std::string_view task, double samples,
                            const federated::Metrics& metrics) = 0;
   /// Bytes of the largest acceptable update.

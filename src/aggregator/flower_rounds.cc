@@ -146,7 +146,7 @@ Status FlowerRounds::fitted(const std::string& client, const flower::Fitted& ans
     if (known.task != answer.task) return Error(Code::kConflict, "the client has another task");
     model = known.model;
   }
-  const flower::Task task{.id = answer.task};
+  const flower::Task task{.kind = flower::Task::Kind::kFit, .id = answer.task};
   const auto refuse = [&](Error error) -> Status {
     failed(client, task, error);
     return error;
@@ -210,7 +210,7 @@ Status FlowerRounds::initial(const std::string&, const flower::Initial&) {
   return Error(Code::kUnsupported, "the job begins with a model file");
 }
 
-void FlowerRounds::failed(const std::string& client, const flower::Task& task, const Error&) {
+void FlowerRounds::failed(const std::string& client, const flower::Task& task, const Error& error) {
   bool again = false;
   {
     const MutexLock lock(mutex_);
@@ -218,9 +218,13 @@ void FlowerRounds::failed(const std::string& client, const flower::Task& task, c
     again = known.failed == task.id;
     known.failed = task.id;
   }
-  // An update that is no file counts as refused, so the round does not wait for this client. For a
-  // task of an evaluation the call has no effect.
-  if (!again) (void)coordinator_.submit_bytes(client, task.id, "");
+  if (again) return;
+  // Neither the round nor the evaluation waits for this client.
+  const Status noted = task.kind == flower::Task::Kind::kEvaluate
+                           ? coordinator_.evaluated(client, task.id, 0, {})
+                           : coordinator_.refuse(client, task.id, error);
+  if (!noted.ok())
+    log::warn("failed task not recorded", {{"task", task.id}, {"error", noted.error()}});
 }
 
 void FlowerRounds::on_change(std::function<void()> changed) {

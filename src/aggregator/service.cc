@@ -480,15 +480,17 @@ Response Service::evaluation(const Request& request, const std::string& client) 
     return refuse(400, "Invalid", "the body must be a JSON object");
   const Json& samples = (*body)["samples"];
   const Json& values = (*body)["metrics"];
-  if (!samples.is_number() || !(samples.as_double() > 0) || !std::isfinite(samples.as_double()))
-    return refuse(400, "Invalid", "samples must be a number above 0");
+  if (!samples.is_number() || !(samples.as_double() >= 0) || !std::isfinite(samples.as_double()))
+    return refuse(400, "Invalid", "samples must be a number, and not negative");
   federated::Metrics metrics;
   for (const auto& [name, value] : values.as_object()) {
     if (!value.is_number() || name.empty() || name.size() > 64 || metrics.size() == 64)
       return refuse(400, "Invalid", "metrics must be at most 64 numbers with short names");
     metrics.emplace(name, value.as_double());
   }
-  if (metrics.empty()) return refuse(400, "Invalid", "metrics must be an object of numbers");
+  // A client without data for the evaluation reports no samples, so that the others do not wait.
+  if (metrics.empty() && samples.as_double() > 0)
+    return refuse(400, "Invalid", "metrics must be an object of numbers");
   const std::string task(request.path().substr(kEvaluations.size()));
   const Status status = coordinator_.evaluated(client, task, samples.as_double(), metrics);
   return status.ok() ? json_response(200, Json::object()) : refuse(status.error());

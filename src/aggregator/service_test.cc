@@ -260,7 +260,7 @@ TEST_F(Services, HostileRequestsAreRefused) {
   // Another content than the digest of the path.
   EXPECT_EQ(ask("default/c0", "PUT", path, std::string(good.size(), 'x')).status, 422);
   for (const char* body :
-       {"", "[]", "{", "{}", R"({"samples": 0, "metrics": {"a": 1}})",
+       {"", "[]", "{", "{}", R"({"samples": -1, "metrics": {"a": 1}})",
         R"({"samples": 1, "metrics": {}})", R"({"samples": 1, "metrics": {"a": "b"}})",
         R"({"samples": 1e999, "metrics": {"a": 1}})"})
     EXPECT_EQ(ask("default/c0", "PUT", "/v1/evaluations/" + one.id, body).status, 400) << body;

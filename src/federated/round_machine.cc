@@ -88,6 +88,9 @@ RoundRecord record_of(const Json& json) {
 }
 
 /// Means of metrics by samples. Clients may report different metrics.
+/// A silent client may be slower than the others, or busy with another task.
+constexpr std::chrono::seconds kEvaluationGraceMin{5};
+
 class Means {
  public:
   void add(const Metrics& metrics, double samples) {
@@ -273,7 +276,8 @@ Verdict RoundMachine::judge(const std::string& client, std::string_view task,
   const bool open = phase_ == Phase::kTraining && parsed->round == round_;
   if (!open && !async() && settings_.late == Late::kDrop) return Verdict::kLate;
   const std::int64_t counts_for = accepting_round();
-  if (counts_for > settings_.rounds) return Verdict::kLate;
+  // A lower number of rounds may arrive while a later round is open.
+  if (counts_for > std::max(settings_.rounds, round_)) return Verdict::kLate;
   if (counts_for - parsed->round > settings_.staleness_max) return Verdict::kLate;
   const auto chosen = chosen_.find(client);
   if (counts_for == round_) {
@@ -332,9 +336,10 @@ Step RoundMachine::evaluated(const std::string& client, std::string_view task, d
   const auto parsed = parse_task(task);
   if (!evaluation_ || !parsed || parsed->kind != Task::Kind::kEvaluate ||
       parsed->round != evaluation_->round || !evaluation_->asked.contains(client) ||
-      !std::isfinite(samples) || samples <= 0 || excluded(client))
+      !std::isfinite(samples) || samples < 0 || excluded(client))
     return {};
   if (!evaluation_->answers.emplace(client, Evaluation::Answer{samples, metrics}).second) return {};
+  hurry_evaluation();
   Step step{.save = true, .tasks = true};
   step |= try_end_evaluation(/*at_deadline=*/false);
   return step;
@@ -549,7 +554,8 @@ Step RoundMachine::begin_evaluation() {
   Step step;
   if (evaluation_) step |= try_end_evaluation(/*at_deadline=*/true);
   if (phase_ == Phase::kFinished) return step;  // the stop rule
-  Evaluation next{.round = round_, .model = model(), .deadline = deadline_from_now()};
+  Evaluation next{
+      .round = round_, .model = model(), .began = now_, .deadline = deadline_from_now()};
   const std::set<std::string> clients = available();
   const std::int64_t wanted = target_of(clients.size());
   for (const std::string& client : ranked(clients, "evaluate")) {
@@ -559,6 +565,14 @@ Step RoundMachine::begin_evaluation() {
   if (next.asked.empty()) return step;
   evaluation_ = std::move(next);
   return step;
+}
+
+// An evaluation is quick, and its metrics are means. So a connected client that stays silent costs
+// the others twice the time that they needed, and not the deadline of a round.
+void RoundMachine::hurry_evaluation() {
+  if (2 * evaluation_->answers.size() < evaluation_->asked.size()) return;
+  const Duration grace = std::max<Duration>(kEvaluationGraceMin, 2 * (now_ - evaluation_->began));
+  evaluation_->deadline = std::min(evaluation_->deadline, now_ + grace);
 }
 
 Step RoundMachine::try_end_evaluation(bool at_deadline) {
@@ -576,7 +590,9 @@ Step RoundMachine::try_end_evaluation(bool at_deadline) {
   for (RoundRecord& record : history_) {
     if (record.round != evaluation_->round) continue;
     record.evaluation = metrics;
-    record.evaluated_by = static_cast<std::int64_t>(evaluation_->answers.size());
+    record.evaluated_by =
+        std::count_if(evaluation_->answers.begin(), evaluation_->answers.end(),
+                      [](const auto& answer) { return answer.second.samples > 0; });
   }
   evaluation_.reset();
   Step step{.save = true, .tasks = true};
@@ -832,6 +848,7 @@ Result<RoundMachine> RoundMachine::restore(const Options& options, const Json& s
     Evaluation& evaluation = *out.evaluation_;
     evaluation.round = json["round"].as_integer();
     evaluation.model = json["model"].as_string();
+    evaluation.began = now;
     evaluation.deadline = now + milliseconds_of(json["leftMilliseconds"]);
     if (!codec::Sha256::parse(evaluation.model).ok()) return corrupt;
     for (const Json& client : json["asked"].as_array()) evaluation.asked.insert(client.as_string());

@@ -38,7 +38,7 @@ using Metrics = std::map<std::string, double>;
 struct AcceptedUpdate {
   std::string client;
   std::string digest;           // SHA-256 of the file, in hex
-  std::int64_t trained_on = 0;  // the round whose model the client started from
+  std::int64_t trained_on = 0;  // the round of the model that the client started from
   double samples = 0;
   double norm = 0, control_norm = 0;  // as UpdateLimits::Checked of update.h
   Metrics metrics;                    // of the local training
@@ -224,9 +224,10 @@ class RoundMachine {
       double samples = 0;
       Metrics metrics;
     };
-    std::int64_t round = 0;  // whose result is evaluated
+    std::int64_t round = 0;  // the model is the result of this round
     std::string model;
-    SteadyTime deadline{};
+    SteadyTime began{};     // after a restart, the time of the restart
+    SteadyTime deadline{};  // moves forward when most clients have answered
     std::set<std::string> asked;
     std::map<std::string, Answer> answers;
   };
@@ -241,6 +242,8 @@ class RoundMachine {
 
   bool async() const { return settings_.mode == Mode::kAsync; }
   bool excluded(const std::string& client) const;
+  /// Moves the deadline of the evaluation forward if at least half of the clients have answered.
+  void hurry_evaluation();
   std::string task_id(Task::Kind kind, std::int64_t round) const;
   std::optional<Parsed> parse_task(std::string_view id) const;
   std::int64_t target_of(std::size_t clients) const;

@@ -400,6 +400,63 @@ TEST_F(Rounds, EvaluationEndsAtTheDeadlineWithTheAnswersThatCame) {
   EXPECT_EQ(m.history()[0].evaluation, (Metrics{{"loss", 2}}));
 }
 
+TEST_F(Rounds, EvaluationWaitsForSilentClientsTwiceTheTimeOfTheOthers) {
+  settings.evaluation.every = 1;
+  RoundMachine m = machine(3);
+  join(m, 1, 3);
+  for (const char* client : {"c1", "c2", "c3"}) upload(m, client, 1);
+  m.aggregated(digest_of("model 2"), {}, now);
+  const std::string id = task(m, "c1");
+  pass(std::chrono::seconds(10));
+  m.evaluated("c1", id, 5, {{"loss", 2}}, now);
+  EXPECT_EQ(m.due(), now + std::chrono::seconds(90)) << "most clients have not answered";
+  m.evaluated("c2", id, 5, {{"loss", 4}}, now);
+  EXPECT_EQ(m.due(), now + std::chrono::seconds(20));
+  pass(std::chrono::seconds(19));
+  EXPECT_FALSE(m.time_passed(now).tasks);
+  EXPECT_EQ(m.phase(), Phase::kEvaluating);
+  pass(std::chrono::seconds(1));
+  EXPECT_TRUE(m.time_passed(now).tasks);
+  EXPECT_EQ(m.phase(), Phase::kTraining);
+  EXPECT_EQ(m.history()[0].evaluation, (Metrics{{"loss", 3}}));
+  EXPECT_EQ(m.history()[0].evaluated_by, 2);
+}
+
+TEST_F(Rounds, RoundAboveALoweredNumberOfRoundsIsTheLast) {
+  settings.rounds = 10;
+  settings.evaluation.every = 0;
+  RoundMachine m = machine(2);
+  join(m, 1, 2);
+  for (int round = 1; round <= 2; ++round) {
+    upload(m, "c1", round);
+    upload(m, "c2", round);
+    m.aggregated(digest_of("model" + std::to_string(round)), {}, now);
+  }
+  upload(m, "c1", 3);
+  settings.rounds = 1;
+  m.use_settings(settings);
+  upload(m, "c2", 3);
+  ASSERT_EQ(m.phase(), Phase::kAggregating);
+  m.aggregated(digest_of("model3"), {}, now);
+  EXPECT_EQ(m.phase(), Phase::kFinished);
+  EXPECT_FALSE(m.failed());
+}
+
+TEST_F(Rounds, EvaluationDoesNotWaitForClientsWithoutData) {
+  settings.evaluation.every = 1;
+  RoundMachine m = machine(2);
+  join(m, 1, 2);
+  upload(m, "c1", 1);
+  upload(m, "c2", 1);
+  m.aggregated(digest_of("model 2"), {}, now);
+  const std::string id = task(m, "c1");
+  m.evaluated("c1", id, 0, {}, now);
+  m.evaluated("c2", id, 5, {{"loss", 2}}, now);
+  EXPECT_EQ(m.phase(), Phase::kTraining);
+  EXPECT_EQ(m.history()[0].evaluation, (Metrics{{"loss", 2}}));
+  EXPECT_EQ(m.history()[0].evaluated_by, 1);
+}
+
 TEST_F(Rounds, PatienceEndsTheJob) {
   settings.rounds = 100;
   settings.evaluation.every = 1;

@@ -38,6 +38,12 @@ std::vector<std::string> Rule::names() {
   return out;
 }
 
+Status Rule::check(const codec::Json& json) {
+  TRY(const LayoutPointer any, Layout::make({{.name = "weight", .shape = {1}}}));
+  TRY([[maybe_unused]] const auto rule, make(json, any));
+  return {};
+}
+
 Result<std::unique_ptr<Rule>> Rule::make(const codec::Json& json, LayoutPointer layout) {
   Status status;
   codec::SettingsReader in(json, "", status);

@@ -70,7 +70,7 @@ struct ApplyOptions {
   std::optional<PrivateMean> privacy = {};
 };
 
-/// A client whose update did not count.
+/// A client with an update that did not count.
 struct Quarantined {
   std::string client;
   RefusalReason reason = RefusalReason::kNorm;
@@ -99,6 +99,8 @@ class Rule {
   /// {"name": "FedAvg", "parameters": {…}}; absent members have their defaults. kInvalid: an
   /// unknown rule or parameter, or one out of range; the message names it and the valid ones.
   static Result<std::unique_ptr<Rule>> make(const codec::Json& json, LayoutPointer layout);
+  /// kInvalid: make() would refuse the JSON.
+  static Status check(const codec::Json& json);
   /// Names that make() accepts, sorted.
   static std::vector<std::string> names();
 

@@ -49,8 +49,8 @@ class SafetensorsHeader {
   static Result<std::size_t> bytes_of(std::string_view first_8_bytes,
                                       const SafetensorsLimits& limits = {});
   /// Parses the first bytes of a file that has `file_bytes` bytes. kInvalid: anything else than a
-  /// header whose tensors fill the file without holes and overlaps. kUnsupported: an element type
-  /// that tensors lack, such as F8_E4M3.
+  /// header with tensors that fill the file without holes or overlaps. kUnsupported: an element
+  /// type that tensors lack, such as F8_E4M3.
   static Result<SafetensorsHeader> parse(std::string_view begin, std::uint64_t file_bytes,
                                          const SafetensorsLimits& limits = {});
   /// Reads and parses the header of a file.
@@ -107,7 +107,7 @@ struct SafetensorsSpec {
 
 using SafetensorsMetadata = std::map<std::string, std::string, std::less<>>;
 
-/// The header, padded to 8 bytes, of a file whose values follow in the order of `specs`. Wide types
+/// The header, padded to 8 bytes, of a file with values in the order of `specs`. Wide types
 /// first keep all values aligned. kInvalid: a name twice or reserved, a bad shape, BYTES.
 Result<std::string> safetensors_header(std::span<const SafetensorsSpec> specs,
                                        const SafetensorsMetadata& metadata = {});

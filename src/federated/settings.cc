@@ -185,7 +185,7 @@ Result<Settings> parse_settings(const Json& json) {
   const Json* secure = in.object("secureAggregation");
   in.end();
   TRY_VOID(std::move(status));
-  // A job whose owner believes in protection must not run without it.
+  // A job must not run without the protection that its owner asked for.
   if (secure != nullptr) return Error(Code::kUnsupported, "secureAggregation is not supported yet");
   TRY_VOID(check_settings(out));
   out.train.seed = out.seed;

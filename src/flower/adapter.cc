@@ -84,7 +84,7 @@ using ClientPointer = std::shared_ptr<FlowerClient>;
 }  // namespace
 
 struct Adapter::Impl final : SessionListener {
-  Impl(Options o, Rounds& r) : options(o), rounds(r) {
+  Impl(Options o, Rounds& r) : options(std::move(o)), rounds(r) {
     rounds.on_change([this] { changed(); });
     for (std::size_t i = 0; i < std::max<std::size_t>(options.threads, 1); ++i)
       threads.emplace_back([this] { work(); });
@@ -102,8 +102,10 @@ struct Adapter::Impl final : SessionListener {
 
   void joined(std::shared_ptr<Session> session) override {
     const auto client = std::make_shared<FlowerClient>();
-    client->host = host_of(session->request().peer.address);
     client->session = std::move(session);
+    const net::Peer& peer = client->session->request().peer;
+    if (options.name_of) return join_by_name(client, options.name_of(peer));
+    client->host = host_of(peer.address);
     {
       const MutexLock lock(mutex);
       if (!stopping) {
@@ -119,6 +121,32 @@ struct Adapter::Impl final : SessionListener {
       }
     }
     client->session->finish(Error(Code::kUnavailable, "the server stops"));
+  }
+
+  void join_by_name(const ClientPointer& client, Result<std::string> name) {
+    if (!name.ok()) {
+      log::warn("refusing Flower client", {{"error", name.error()}});
+      return client->session->finish(name.error());
+    }
+    client->name = *std::move(name);
+    ClientPointer former;
+    bool refused = false;
+    {
+      const MutexLock lock(mutex);
+      refused = stopping.has_value();
+      if (!refused) {
+        Name& entry = names[client->name];
+        former = std::exchange(entry.newest, client);
+        clients.emplace(client->session.get(), client);
+        // Behind a former call, the client waits until that one has left.
+        if (++entry.open == 1) {
+          enqueue(client);
+          ready.notify_one();
+        }
+      }
+    }
+    if (refused) client->session->finish(Error(Code::kUnavailable, "the server stops"));
+    if (former) former->session->finish(Error(Code::kUnavailable, "the client joined again"));
   }
 
   void left(const std::shared_ptr<Session>& session) override {
@@ -330,11 +358,27 @@ struct Adapter::Impl final : SessionListener {
     const MutexLock lock(mutex);
     client->phase = FlowerClient::Phase::kGone;
     if (clients.erase(client->session.get()) == 0) return;
+    if (options.name_of) {
+      leave_name(client);
+      return empty.notify_all();
+    }
     const auto used = slots.find(client->host);
     used->second[client->slot] = false;
     while (!used->second.empty() && !used->second.back()) used->second.pop_back();
     if (used->second.empty()) slots.erase(used);
     empty.notify_all();
+  }
+
+  void leave_name(const ClientPointer& client) REQUIRES(mutex) {
+    const auto named = names.find(client->name);
+    Name& entry = named->second;
+    if (entry.newest == client) entry.newest = nullptr;
+    if (--entry.open == 0) {
+      names.erase(named);
+    } else if (entry.open == 1 && entry.newest) {
+      enqueue(entry.newest);
+      ready.notify_one();
+    }
   }
 
   void stop(std::chrono::seconds seconds, std::chrono::milliseconds grace) {
@@ -350,6 +394,11 @@ struct Adapter::Impl final : SessionListener {
     }
   }
 
+  /// Calls of one client, with Options::name_of.
+  struct Name {
+    ClientPointer newest;
+    std::size_t open = 0;
+  };
   struct Encoded {
     Instruction kind = Instruction::kFit;
     std::string model;
@@ -367,6 +416,7 @@ struct Adapter::Impl final : SessionListener {
   std::deque<ClientPointer> queue GUARDED_BY(mutex);
   std::unordered_map<Session*, ClientPointer> clients GUARDED_BY(mutex);
   std::unordered_map<std::string, std::vector<bool>> slots GUARDED_BY(mutex);
+  std::unordered_map<std::string, Name> names GUARDED_BY(mutex);
   std::uint64_t generation GUARDED_BY(mutex) = 0;
   std::optional<std::chrono::seconds> stopping GUARDED_BY(mutex);
   bool ending GUARDED_BY(mutex) = false;
@@ -374,7 +424,7 @@ struct Adapter::Impl final : SessionListener {
 };
 
 Adapter::Adapter(Options options, Rounds& rounds)
-    : impl_(std::make_unique<Impl>(options, rounds)) {}
+    : impl_(std::make_unique<Impl>(std::move(options), rounds)) {}
 Adapter::~Adapter() = default;
 
 net::GrpcHandler Adapter::handler() { return join(*impl_, impl_->options.limits); }

@@ -11,7 +11,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "flower/rounds.h"
 #include "flower/session.h"
@@ -19,14 +21,17 @@
 
 namespace varda::flower {
 
-/// Names clients "flower/HOST/N": N is the lowest number that no connected client of the address
-/// has. A client that reconnects gets its former name if the other clients of its address stay.
-/// Thread-safe.
+/// Without Options::name_of, clients are named "flower/HOST/N": N is the lowest number that no
+/// connected client of the address has. A client that reconnects gets its former name if the other
+/// clients of its address stay. Thread-safe.
 class Adapter {
  public:
   struct Options {
     std::size_t threads = 2;  // each holds one answer at a time
     MessageLimits limits = {};
+    /// The client's own name; an error refuses the client. A second call with the name of an open
+    /// one ends the first, as after a cut that the server has not seen. Null: names by address.
+    std::function<Result<std::string>(const net::Peer& peer)> name_of = nullptr;
   };
   /// `rounds` outlives the adapter.
   Adapter(Options options, Rounds& rounds);

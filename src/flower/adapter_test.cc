@@ -19,12 +19,12 @@ using Weights = std::vector<std::vector<float>>;
 
 class FlowerAdapter : public ::testing::Test {
  protected:
-  void serve(MeanRounds::Options options) {
+  void serve(MeanRounds::Options options, Adapter::Options adapter = {}) {
     // In the order of destruction: the adapter uses the former rounds.
     server_.reset();
     adapter_.reset();
     rounds_ = std::make_unique<MeanRounds>(std::move(options));
-    adapter_ = std::make_unique<Adapter>(Adapter::Options{}, *rounds_);
+    adapter_ = std::make_unique<Adapter>(std::move(adapter), *rounds_);
     auto server = net::GrpcServer::create(
         {.message_bytes_max = 64u << 20},
         net::grpc_methods({{std::string(kJoinMethod), adapter_->handler()}}));
@@ -86,6 +86,29 @@ TEST_F(FlowerAdapter, TwoClientsTrainRoundsAndLeave) {
   EXPECT_EQ(evaluations.begin()->second.metrics.at("loss"), 0.25);
   EXPECT_TRUE(rounds_->refusals().empty());
   EXPECT_TRUE(eventually("both are gone", [&] { return rounds_->gone().size() == 2; }));
+}
+
+TEST_F(FlowerAdapter, SecondCallOfANamedClientEndsTheFirst) {
+  serve({.clients = 1, .rounds = 1, .weights = {{2}}},
+        {.name_of = [](const net::Peer&) -> Result<std::string> { return "default/worker"; }});
+  Peer cut(port());
+  ASSERT_TRUE(cut.read());  // the task
+  Peer again(port());
+  EXPECT_EQ(cut.wait_end().grpc_status, 14);
+  train(again, 3, 1);
+  leave(again);
+  EXPECT_EQ(rounds_->weights(), (Weights{{5}}));
+  EXPECT_TRUE(eventually("both calls are over", [&] { return adapter_->clients() == 0; }));
+}
+
+TEST_F(FlowerAdapter, ClientWithoutANameIsRefused) {
+  serve({.clients = 1, .rounds = 1, .weights = {{2}}},
+        {.name_of = [](const net::Peer&) -> Result<std::string> {
+          return Error(Code::kUnauthenticated, "no name");
+        }});
+  Peer stranger(port());
+  EXPECT_EQ(stranger.wait_end().grpc_status, 16);
+  EXPECT_EQ(adapter_->clients(), 0u);
 }
 
 TEST_F(FlowerAdapter, FirstClientGivesTheInitialModel) {

@@ -88,12 +88,14 @@ struct Options {
   /// URL of the registry that gets results of TrainingModels and federated jobs:
   /// "http://127.0.0.1:8092". "": none.
   std::string registry_url;
-  /// Certificate of the authority that signs the identities of streams, as PEM. "": only one machine
-  /// has streams with an identity.
-  std::string edge_authority;
+  /// Certificate of the authority that signs the identities of streams, as PEM; "": not known yet.
+  /// Thread-safe, and does not block. Null: identities are not signed, as on one machine.
+  std::function<std::string()> edge_authority;
   std::string fetch_image = "varda";  // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
   std::vector<std::string> fetch_arguments;  // further arguments of that program: --allow-source
   std::string edge_network = "host";         // default of models: host, hostport
+  /// Agents connect streams themselves and sign nothing: one machine without a gateway.
+  bool unsigned_streams = false;
   /// One machine: the address of its node ports ("127.0.0.1"). Empty: a cluster, where any node has
   /// them.
   std::string node_port_host;

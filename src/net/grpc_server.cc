@@ -1,6 +1,7 @@
 #include "net/grpc_server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -88,7 +89,7 @@ class GrpcServerImpl final : public GrpcServer {
  public:
   GrpcServerImpl(Options options, GrpcHandler handler, TlsContext tls, const Address& bound,
                  Fd listener)
-      : bound_(bound) {
+      : bound_(bound), listens_(listener) {
     state_.options = std::move(options);
     state_.handler = std::move(handler);
     state_.use(std::move(tls));
@@ -100,14 +101,16 @@ class GrpcServerImpl final : public GrpcServer {
     };
     for (std::size_t i = 0; i < state_.options.io_threads; ++i)
       loops_.push_back(std::make_unique<GrpcLoop>(state_));
-    acceptor_.emplace(state_, loops_, std::move(listener));
-    loops_.front()->reactor().post([this] { acceptor_->resume(); });
+    if (listens_) {
+      acceptor_.emplace(state_, loops_, std::move(listener));
+      loops_.front()->reactor().post([this] { acceptor_->resume(); });
+    }
     for (auto& loop : loops_) loop->start();
   }
   ~GrpcServerImpl() override { stop(std::chrono::milliseconds(0)); }
 
-  std::string address() const override { return bound_.str(); }
-  int port() const override { return bound_.port(); }
+  std::string address() const override { return listens_ ? bound_.str() : ""; }
+  int port() const override { return listens_ ? bound_.port() : 0; }
   std::size_t connections() const override { return state_.connections.load(); }
 
   Status use_tls(const TlsServer& tls) override {
@@ -116,6 +119,14 @@ class GrpcServerImpl final : public GrpcServer {
     TRY(TlsContext context, internal::server_context(tls, internal::Protocol::kHttp2));
     state_.use(std::move(context));
     return {};
+  }
+
+  void adopt(std::unique_ptr<Tunnel> connection, Peer peer) override {
+    if (state_.connections.load() >= state_.options.connections_max || state_.stopping.load() ||
+        !state_.addresses.add(peer.address))
+      return;
+    state_.connections.fetch_add(1);
+    loops_[next_.fetch_add(1) % loops_.size()]->adopt(std::move(connection), std::move(peer));
   }
 
   void drain() override {
@@ -127,14 +138,14 @@ class GrpcServerImpl final : public GrpcServer {
     std::call_once(stopped_, [&] {
       const SteadyTime until = system_clock().now() + grace;
       state_.stopping.store(true);
-      loops_.front()->reactor().post([this] { acceptor_->close(); });
+      if (acceptor_) loops_.front()->reactor().post([this] { acceptor_->close(); });
       drain();
       wait_until(until);
       for (auto& loop : loops_) loop->reactor().post([&loop = *loop] { loop.abort(); });
       wait_until(std::max(until, system_clock().now() + kAbortGrace));
       for (auto& loop : loops_) loop->stop();
-      acceptor_->close();
-      if (bound_.is_unix()) ::unlink(bound_.str().c_str() + std::strlen("unix:"));
+      if (acceptor_) acceptor_->close();
+      if (listens_ && bound_.is_unix()) ::unlink(bound_.str().c_str() + std::strlen("unix:"));
     });
   }
 
@@ -147,6 +158,8 @@ class GrpcServerImpl final : public GrpcServer {
 
   GrpcState state_;
   const Address bound_;
+  const bool listens_;
+  std::atomic<std::size_t> next_{0};  // loop of the next adopted connection
   std::vector<std::unique_ptr<GrpcLoop>> loops_;
   std::optional<Acceptor> acceptor_;  // after the loops that it uses, so destroyed before them
   std::once_flag stopped_;
@@ -170,9 +183,13 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::create(Options options, GrpcHand
   if (options.tls) {
     TRY(tls, internal::server_context(*options.tls, internal::Protocol::kHttp2));
   }
-  TRY(internal::Address address, internal::Address::parse(options.listen));
-  TRY(internal::Fd listener, internal::listen_on(address));
-  if (!address.is_unix()) address = internal::local_address(listener.get());
+  internal::Address address;
+  internal::Fd listener;
+  if (!options.listen.empty()) {
+    TRY(address, internal::Address::parse(options.listen));
+    TRY(listener, internal::listen_on(address));
+    if (!address.is_unix()) address = internal::local_address(listener.get());
+  }
   return std::unique_ptr<GrpcServer>(std::make_unique<grpc_server::GrpcServerImpl>(
       std::move(options), std::move(handler), std::move(tls), address, std::move(listener)));
 }

@@ -26,6 +26,7 @@
 #include "base/result.h"
 #include "net/http.h"
 #include "net/tls.h"
+#include "net/tunnel.h"
 
 namespace varda::net {
 
@@ -128,8 +129,9 @@ class GrpcThreads {
 class GrpcServer {
  public:
   struct Options {
-    std::string listen = "127.0.0.1:0";  // port 0: any free one. "unix:/path" is a Unix socket
-    std::optional<TlsServer> tls;        // absent: HTTP/2 with prior knowledge
+    // Port 0: any free one. "unix:/path" is a Unix socket. "": only adopt() brings connections.
+    std::string listen = "127.0.0.1:0";
+    std::optional<TlsServer> tls;  // absent: HTTP/2 with prior knowledge
     std::size_t io_threads = 1;
     // At the limit, connections without calls are closed after a second; further clients wait in
     // the kernel's backlog.
@@ -164,13 +166,18 @@ class GrpcServer {
   static Result<std::unique_ptr<GrpcServer>> create(Options options, GrpcHandler handler);
   virtual ~GrpcServer() = default;
 
-  /// The bound address, such as "127.0.0.1:41873".
+  /// The bound address, such as "127.0.0.1:41873". "": the server does not listen.
   virtual std::string address() const = 0;
   virtual int port() const = 0;
   virtual std::size_t connections() const = 0;
 
   /// New connections get these certificates. kInvalid: as create(), or a server without TLS.
   virtual Status use_tls(const TlsServer& tls) = 0;
+
+  /// Serves a connection that another server accepted: Server::Options::http2. Requests have this
+  /// peer. The connection is closed if the server is full or has stopped. Call before the
+  /// destructor.
+  virtual void adopt(std::unique_ptr<Tunnel> connection, Peer peer) = 0;
 
   /// Asks clients to open new calls elsewhere (GOAWAY). Open calls continue.
   virtual void drain() = 0;

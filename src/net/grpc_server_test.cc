@@ -7,8 +7,10 @@
 
 #include "base/testing/eventually.h"
 #include "net/certificates.h"
+#include "net/client.h"
 #include "net/grpc_client.h"
 #include "net/grpc_status.h"
+#include "net/server.h"
 #include "net/testing/grpc_peer.h"
 #include "net/testing/raw_socket.h"
 
@@ -100,6 +102,61 @@ struct Probe {
     return done.front();
   }
 };
+
+TEST(GrpcServerAdopts, OnePortServesHttpAndGrpc) {
+  GrpcThreads threads({});
+  const auto grpc = serve(threads.unary([](const Context&, const GrpcRequest& request,
+                                           std::string_view message) -> Result<std::string> {
+    return (request.peer.stream_identity ? request.peer.stream_identity->worker : "nameless") +
+           " " + std::string(message);
+  }),
+                          {.listen = ""});
+  EXPECT_EQ(grpc->address(), "");
+  Server::Options options{.proxy = ProxyReception{.header = ProxyReception::Header::kOptional,
+                                                  .trust = {.trust_unsigned_loopback = true}}};
+  options.http2 = [&](std::unique_ptr<Tunnel> connection, const Peer& peer) {
+    Peer named = peer;
+    named.stream_identity = StreamIdentity{.node = "edge0", .worker = "default/w", .job_uid = "u"};
+    grpc->adopt(std::move(connection), std::move(named));
+  };
+  const auto server =
+      Server::create(options, inline_handler([](const Request& request) {
+                       return Response{.body = "http " + std::string(request.path())};
+                     }))
+          .value();
+  const Context soon = Context::background().with_timeout(60s);
+  const auto client = make_grpc_client({.unix_socket = "", .address = server->address()});
+  for (const std::size_t size : {1u, 300'000u}) {
+    const std::string message(size, 'x');
+    const auto answer = client->call(soon, "/a.B/C", message);
+    ASSERT_TRUE(answer.ok()) << answer.error();
+    EXPECT_EQ(*answer, "default/w " + message);
+  }
+  const auto answer = make_client({})->send(soon, {.url = "http://" + server->address() + "/path"});
+  ASSERT_TRUE(answer.ok()) << answer.error();
+  EXPECT_EQ(answer->body, "http /path");
+  EXPECT_EQ(grpc->connections(), 1u);
+  grpc->stop(0ms);
+  EXPECT_FALSE(client->call(soon, "/a.B/C", "late").ok()) << "adopted after the end";
+  server->stop(0ms);
+}
+
+// A request may arrive byte by byte, and begin like the preface of HTTP/2.
+TEST(GrpcServerAdopts, RequestThatBeginsLikeThePrefaceIsServed) {
+  const auto grpc = serve([](std::shared_ptr<GrpcCall>) { return nullptr; }, {.listen = ""});
+  Server::Options options;
+  options.http2 = [&](std::unique_ptr<Tunnel> connection, const Peer& peer) {
+    grpc->adopt(std::move(connection), peer);
+  };
+  const auto server = Server::create(options, inline_handler([](const Request& request) {
+                                       return Response{.body = request.method};
+                                     }))
+                          .value();
+  testing::RawSocket socket(server->port());
+  for (const char c : std::string("PROPFIND / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+    socket.write(std::string(1, c));
+  EXPECT_NE(socket.read_all().find("PROPFIND"), std::string::npos);
+}
 
 TEST(GrpcServer, OwnClientGetsAnswersOfAnySize) {
   GrpcThreads threads({});

@@ -41,6 +41,11 @@ void make_private(const Task::Update::Noise& wanted, TrainedUpdate& update) {
   privacy::add_noise(privacy::random_key(), wanted.deviation, update.delta);
 }
 
+std::string evaluation_body(const Evaluated& result) {
+  const Json metrics = result.metrics.is_object() ? result.metrics : Json::object();
+  return codec::write_json(Json::object({{"samples", result.samples}, {"metrics", metrics}}));
+}
+
 /// Another try may help.
 bool is_transient(const Error& error) { return error.code() == Code::kUnavailable; }
 bool is_end(const Error& error) {
@@ -83,8 +88,18 @@ class Client {
  private:
   // --- waiting
 
-  /// Pauses before another try. Only the context ends the tries.
+  /// Pauses before another try. The context ends the tries, or `give_up_after`.
   Status pause(const Error& error, std::optional<milliseconds> least = std::nullopt) {
+    const SteadyTime now = system_clock().now();
+    if (!failing_since_) failing_since_ = now;
+    if (options_.give_up_after.count() > 0 && now - *failing_since_ >= options_.give_up_after) {
+      return Error(
+          Code::kUnavailable,
+          "no usable answer of the aggregator for " +
+              std::to_string(
+                  std::chrono::ceil<std::chrono::seconds>(options_.give_up_after).count()) +
+              " s, so the job has probably ended: " + error.message());
+    }
     if (error.message() != reported_) {
       reported_ = error.message();
       observer_.retrying(reported_);
@@ -98,8 +113,12 @@ class Client {
     return ctx_.sleep_for(length);
   }
   void went_well() {
-    pause_ = {};
+    progressed();
     reported_.clear();
+  }
+  void progressed() {
+    pause_ = {};
+    failing_since_.reset();
   }
 
   Status wait_for_conditions() {
@@ -171,6 +190,9 @@ class Client {
     if (is_end(status.error()) || is_lost(status.error())) return status;
     // Data or settings are probably wrong from the start, so a person must look at them.
     if (!has_worked_) return status;
+    // Without an answer, the other clients would wait for this one.
+    if (task.kind == Task::Kind::kEvaluate)
+      (void)transfer_.call(ctx_, "PUT", "/v1/evaluations/" + task.id, evaluation_body({}));
     // Another task may have other weights or settings.
     observer_.skipped(task, status.error());
     log::warn("task skipped", {{"task", task.id}, {"error", status.error()}});
@@ -217,7 +239,7 @@ class Client {
           return false;
         }
         // A link that breaks often still makes progress.
-        if (is_transient(status.error()) && transfer_.received_bytes() > before) pause_ = {};
+        if (is_transient(status.error()) && transfer_.received_bytes() > before) progressed();
         TRY_VOID(pause(status.error()));
       }
       went_well();
@@ -333,7 +355,7 @@ class Client {
         ++outcome_.dropped;
         return state_->dropped();
       }
-      if (transfer_.sent_bytes() > before) pause_ = {};
+      if (transfer_.sent_bytes() > before) progressed();
       TRY_VOID(pause(error));
     }
   }
@@ -361,8 +383,7 @@ class Client {
     if (!evaluated.ok()) return evaluated.error();
     if (!*evaluated) return state_->done(task.id);
     const Evaluated result = std::move(**evaluated);
-    const std::string body =
-        codec::write_json(Json::object({{"samples", result.samples}, {"metrics", result.metrics}}));
+    const std::string body = evaluation_body(result);
     for (;;) {
       const auto answer = transfer_.call(ctx_, "PUT", "/v1/evaluations/" + task.id, body);
       if (answer.ok() && !may_pass(answer->status)) {
@@ -394,6 +415,7 @@ class Client {
   std::optional<State> state_;
   Outcome outcome_;
   milliseconds pause_{0};  // the last one; 0: no failure since the last success
+  std::optional<SteadyTime> failing_since_;
   std::string reported_;
   bool has_worked_ = false;  // a task went well in this process
   int failures_ = 0;         // tasks in a row

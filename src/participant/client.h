@@ -6,7 +6,8 @@
 //
 // A kill at any moment is harmless: the next start continues the download, the training from the
 // worker's checkpoint, or the upload. A finished update is never trained again, and counts once.
-// Failures of the network and of the aggregator are retried until the context is done.
+// Failures of the network and of the aggregator are retried until the context is done, or for
+// Options::give_up_after.
 #pragma once
 
 #include <chrono>
@@ -61,6 +62,9 @@ struct Options {
   std::chrono::milliseconds request_timeout{60'000};
   std::chrono::milliseconds first_pause{500};  // after a failure; doubles, with a random part
   std::chrono::milliseconds longest_pause{30'000};
+  // run() fails if the aggregator has refused or not answered every request for this long. 0:
+  // never.
+  std::chrono::milliseconds give_up_after{0};
   std::chrono::milliseconds conditions_every{30'000};
   std::size_t piece_bytes_max = std::size_t{8} << 20;  // of an upload
   // Tasks in a row that this client cannot do. Then run() fails. Before the first task that goes
@@ -76,8 +80,8 @@ struct Outcome {
 };
 
 /// Blocks until the job ends. All references outlive the call. kCancelled, kTimeout: the context is
-/// done; the next call continues. Other codes: the last failure of the worker, or the directory is
-/// unusable.
+/// done; the next call continues. kUnavailable: Options::give_up_after is over. Other codes: the
+/// last failure of the worker, or the directory is unusable.
 Result<Outcome> run(const Context& ctx, const Options& options, net::HttpClient& http,
                     os::FileSystem& fs, Worker& worker, Machine& machine, Observer& observer);
 

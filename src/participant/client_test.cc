@@ -184,6 +184,20 @@ std::string difference(Bench& bench, os::FileSystem& fs) {
   return "";
 }
 
+TEST(Client, AggregatorThatIsGoneForLongEndsTheClient) {
+  Bench bench;
+  MemoryFileSystem fs;
+  bench.options.give_up_after = std::chrono::milliseconds(20);
+  bench.fault = [](std::size_t, const net::ClientRequest&) {
+    return Fault{Fault::Kind::kLostRequest};
+  };
+  const auto outcome = bench.start(fs);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code(), Code::kUnavailable);
+  EXPECT_NE(outcome.error().message().find("no usable answer of the aggregator"), std::string::npos)
+      << outcome.error();
+}
+
 // --- the usual course
 
 TEST(Client, TasksAreDoneUntilTheEnd) {
@@ -601,7 +615,7 @@ void check_disk_kill(std::uint64_t at, bool power_cut, bool& reached) {
   CrashingFileSystem fs(at + 1);
   add_tasks(bench.aggregator);
   std::unique_ptr<CrashingFileSystem> left;
-  std::map<std::string, bool> complete;  // tasks whose update was on the disk for good
+  std::map<std::string, bool> complete;  // tasks with an update that stayed on the disk
   std::uint64_t calls = 0;
   bool looking = false;
   std::string place;

@@ -280,6 +280,23 @@ class Federated(unittest.TestCase):
             self.assertGreater(kills, 2)
             self.assertEqual(again, model)
 
+    def test_privacy_budget_ends_the_job_before_it_is_exceeded(self):
+        work = self.work('private')
+        settings = work / 'settings.yaml'
+        settings.write_text('{aggregator: {name: FedAvg}, privacy: {clip: 1, noiseMultiplier: 2, epsilonMax: 8}}')
+        aggregator = Aggregator(self, work, '--settings', str(settings), '--minimum-clients', '3', '--clients', '3', '--rounds', '1000', '--evaluate-every', '0')
+        clients = [Client(aggregator, 'site-%d' % i) for i in range(3)]
+        for client in clients:
+            client.start()
+        self.join(clients)
+        self.assertEqual(aggregator.process.wait(m.seconds(60)), 0, (work / 'log').read_text()[-2000:])
+        report = json.loads((work / 'out/report.json').read_text())
+        self.assertEqual((report['reason'], report['failed']), ('PrivacyBudget', False), report['message'])
+        self.assertLess(len(report['history']), 100)
+        self.assertGreater(report['epsilon'], 4)
+        self.assertLessEqual(report['epsilon'], 8)
+        self.assertIn('PrivacyBudget', (work / 'out/report.html').read_text())
+
     def test_job_without_a_quorum_fails_and_says_so(self):
         work = self.work('quorum')
         aggregator = Aggregator(self, work, '--minimum-clients', '2', '--clients', '2', '--round-deadline', '1s', '--rounds', '2')

@@ -85,5 +85,53 @@ class Flower(unittest.TestCase):
         self.assertIn('not finite', (self.work / 'log').read_text())
 
 
+# A stock client in a pod: the address is all that it gets from Varda.
+POD = """import os, sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import flower_wire
+print(flower_wire.run('%s:%s' % (os.environ['AGG_IP'], os.environ['AGG_PORT']), float(os.environ['STEP']), 10))
+"""
+
+
+@unittest.skipUnless(has_grpcio(), 'python3-grpcio is not installed')
+class FlowerPods(unittest.TestCase):
+    """Flower clients as training workers of a FederatedLearningJob, with the aggregator of Varda."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-flower-'))
+        cls.addClassCleanup(shutil.rmtree, cls.work, True)
+        shutil.copy(CLIENT, cls.work)
+        (cls.work / 'pod.py').write_text(POD)
+        cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge', 'edge1=edge'])
+        cls.addClassCleanup(cls.varda.close)
+        cls.varda.up('--registry', '127.0.0.1:0', '--image', 'flower:1=%s %s' % (PYTHON, cls.work / 'pod.py'))
+        cls.varda.varda('push', m.DIGITS / 'models/3', '--name', 'digits', '--version', '3')
+
+    def start(self, name, steps, **federated):
+        trainers = [{'nodeName': node, 'workerSpec': {'containers': [{'image': 'flower:1', 'env': [{'name': 'STEP', 'value': step}]}]}}
+                    for node, step in steps]
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps({
+            'apiVersion': 'sedna.io/v1alpha1', 'kind': 'FederatedLearningJob', 'metadata': {'name': name}, 'spec': {
+                'aggregationWorker': {'model': {'name': 'digits'}}, 'trainingWorkers': trainers, 'federated': federated}}))
+        self.addCleanup(lambda: self.varda.kubectl('delete', 'federatedlearningjob', name))
+
+    def ended(self, name):
+        def status():
+            found = self.varda.get('federatedlearningjob', name).get('status', {})
+            return found if found.get('phase') in ('Complete', 'Failed') else None
+        return m.wait_until('the end of ' + name, status)
+
+    def test_stock_clients_in_pods_train_a_new_version(self):
+        self.start('flwr', [('edge0', '0.001'), ('edge1', '0.003')], rounds=2, minimumClients=2)
+        status = self.ended('flwr')
+        self.assertEqual((status['phase'], status['round']), ('Complete', 2), status)
+        self.assertEqual([record['participants'] for record in status['history']], [2, 2], status)
+        self.assertIn({'key': 'loss', 'value': '0.25'}, status['metrics'], status)
+        self.assertEqual({p['node'] for p in status['participants']}, {'edge0', 'edge1'})
+        model = self.varda.get('models.edgeai.io', 'digits')['spec']
+        self.assertEqual((model['version'], model['sourceJob']), (status['produced']['version'], 'FederatedLearningJob/flwr'))
+
+
 if __name__ == '__main__':
     unittest.main()

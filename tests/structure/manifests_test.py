@@ -172,10 +172,19 @@ class Manifests(unittest.TestCase):
             mount, = container['volumeMounts']
             for flag in ('--registry-token-file', '--registry-ca-file'):
                 self.assertEqual(str(pathlib.PurePosixPath(flags[flag]).parent), mount['mountPath'])
-            egress, = objects['NetworkPolicy', 'varda-system', 'varda-gateway']['spec']['egress']
+            egress, aggregators = objects['NetworkPolicy', 'varda-system', 'varda-gateway']['spec']['egress']
+            self.assertEqual(aggregators, {'ports': [{'port': 7363, 'protocol': 'TCP'}]})
             self.assertEqual(egress['to'], [{'namespaceSelector': {'matchLabels': {'kubernetes.io/metadata.name': 'varda-registry'}}}])
             pods = registry['Deployment', 'varda-registry', 'varda-registry']['spec']['template']['spec']['containers'][0]['ports']
             self.assertIn(egress['ports'][0]['port'], [port['containerPort'] for port in pods])
+
+    def test_operator_reads_the_authority_of_the_edge_and_nothing_else_there(self):
+        for name, objects in self.objects.items():
+            subjects = {key: one['roleRef']['name'] for key, one in objects.items() if key[:2] == ('RoleBinding', 'varda-system')
+                        and ('varda-operator', 'varda-operator') in {(s['namespace'], s['name']) for s in one['subjects']}}
+            self.assertEqual(subjects, {('RoleBinding', 'varda-system', 'varda-operator'): 'varda-operator'}, name)
+            self.assertEqual(objects['Role', 'varda-system', 'varda-operator']['rules'],
+                             [{'apiGroups': [''], 'resources': ['configmaps'], 'resourceNames': ['varda-gateway'], 'verbs': ['get']}])
 
     def test_agent_has_one_host_directory_and_no_token(self):
         for name in ('default', 'kubeedge'):

@@ -62,6 +62,26 @@ class IssuedIdentity {
   bool failed_ GUARDED_BY(mutex_) = false;
 };
 
+class IssuedOpener final : public net::TunnelOpener {
+ public:
+  explicit IssuedOpener(std::function<std::optional<PeerCredentials>()> credentials)
+      : credentials_(std::move(credentials)) {}
+
+  Result<net::TunnelAnswer> open(const Context& ctx, const net::TunnelRequest& request) override {
+    const auto present = credentials_();
+    if (!present) return Error(Code::kUnavailable, "this node has no certificate yet");
+    return net::make_tunnel_opener({.tls = {.ca_pem = present->ca_pem,
+                                            .certificate_pem = present->certificate_pem,
+                                            .key_pem = present->key_pem,
+                                            .verified_name = "varda-gateway",
+                                            .not_earlier_than = present->issued}})
+        ->open(ctx, request);
+  }
+
+ private:
+  const std::function<std::optional<PeerCredentials>()> credentials_;
+};
+
 }  // namespace
 
 Result<net::CertificateFacts> issue(os::FileSystem& fs, const os::Path& directory,
@@ -75,6 +95,11 @@ Result<net::CertificateFacts> issue(os::FileSystem& fs, const os::Path& director
   TRY(certificate.facts, net::certificate_facts(certificate.certificate_pem));
   TRY_VOID(store.keep(certificate));
   return std::move(certificate.facts);
+}
+
+std::unique_ptr<net::TunnelOpener> issued_opener(
+    std::function<std::optional<PeerCredentials>()> credentials) {
+  return std::make_unique<IssuedOpener>(std::move(credentials));
 }
 
 std::function<std::optional<PeerCredentials>()> issued_credentials(os::Path directory,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "net/certificates.h"
+#include "net/tunnel.h"
 #include "os/file_system.h"
 
 namespace varda::agent::identity {
@@ -31,5 +33,10 @@ Result<net::CertificateFacts> issue(os::FileSystem& fs, const os::Path& director
 std::function<std::optional<PeerCredentials>()> issued_credentials(
     os::Path directory, std::string node_name, os::FileSystem& fs = os::real_file_system(),
     const Clock& clock = system_clock());
+
+/// Opens tunnels to the gateway of the same authority, each with the present credentials.
+/// kUnavailable: the node has no credentials yet.
+std::unique_ptr<net::TunnelOpener> issued_opener(
+    std::function<std::optional<PeerCredentials>()> credentials);
 
 }  // namespace varda::agent::identity

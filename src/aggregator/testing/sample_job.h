@@ -1,4 +1,4 @@
-// A small job whose clients send the same updates in each run.
+// A small job with clients that send the same updates in each run.
 #pragma once
 
 #include <memory>

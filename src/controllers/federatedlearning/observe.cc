@@ -82,6 +82,8 @@ class Observer {
     take_participants();
     take_figures();
     decide();
+    if (plan_.problem && plan_.problem->reason == kAuthorityMissing)
+      conditions_.recheck(kAuthorityRecheck);
     tell_problems();
     summarize();
     return std::move(out_);
@@ -288,7 +290,7 @@ class Observer {
       return stop("Uploading", uploading_text(result));
     status().produced = runs::produced_of(result, "", options_.registry_url);
     status().produced->report_url =
-        runs::url_of(result.report, options_.registry_url, "report.json");
+        runs::url_of(result.report, options_.registry_url, "report.html");
     status().metrics_url = runs::url_of(result.csv, options_.registry_url, "metrics.csv");
     const std::string model =
         "version " + status().produced->version + " of Model " + model_name(job_);
@@ -447,9 +449,11 @@ class Observer {
                              " has not reported results/final of the worker API";
     if (!await("AwaitingResult", what)) return stop("AwaitingResult", what);
     if (is_ours()) return fail({"ResultMissing", what});
-    complete("AggregatorSucceeded",
-             "the aggregation worker succeeded; it reported no results/final, so Model " +
-                 model_name(job_) + " has no new version");
+    complete("NoResult",
+             "the aggregation worker succeeded, but reported no results/final of the worker API; "
+             "Model " +
+                 model_name(job_) + " has no new version, and the files stay on node " +
+                 plan_.node + " until the job is deleted");
   }
 
   /// The agent's reason for a missing initial model.
@@ -502,6 +506,11 @@ class Observer {
 
   void tell_refused() {
     const std::vector<std::string> refused = refused_changes(job_);
+    if (const auto wrong = settings_problem(job_); wrong && plan_.pod != nullptr) {
+      return conditions_.set(
+          "SpecApplied",
+          no(wrong->reason, wrong->message + "; the job continues with its former settings"));
+    }
     if (refused.empty()) return conditions_.erase("SpecApplied");
     std::string names;
     for (const std::string& name : refused) names += (names.empty() ? "" : ", ") + name;

@@ -7,6 +7,8 @@
 
 #include "controllers/federatedlearning/participants.h"
 #include "controllers/runs/runs.h"
+#include "federated/rules.h"
+#include "federated/settings.h"
 #include "hosting/pod_settings.h"
 
 namespace varda::controllers::federatedlearning {
@@ -14,6 +16,7 @@ namespace varda::controllers::federatedlearning {
 namespace {
 
 using api::FederatedLearningJob;
+using api::FederatedTrainingWorker;
 using hosting::Problem;
 using workers::PodPtr;
 using workers::Worker;
@@ -74,9 +77,8 @@ Json federated_variable(const FederatedLearningJob& job) {
 /// The same for the aggregation worker, which checks the identities of streams.
 Json aggregator_variable(const FederatedLearningJob& job, const hosting::Options& options) {
   Json out = federated_variable(job);
-  if (!options.edge_authority.empty()) out.set("authority", options.edge_authority);
-  // Agents of one machine connect themselves, and sign nothing.
-  if (!options.node_port_host.empty()) out.set("trustLoopback", true);
+  if (options.edge_authority) out.set("authority", options.edge_authority());
+  if (options.unsigned_streams) out.set("trustLoopback", true);
   return out;
 }
 
@@ -113,13 +115,15 @@ Worker placed_aggregator(const FederatedLearningJob& job, const std::string& nod
   return worker;
 }
 
-void complete_trainer(const FederatedLearningJob& job, Worker& worker) {
+void complete_trainer(const FederatedLearningJob& job, const FederatedTrainingWorker& entry,
+                      Worker& worker) {
   worker.has_output = true;
   // A header before the first byte would surprise programs of users.
   const bool identity = !job.spec.aggregation_worker.has_template();
+  // Our trainer opens the stream at the worker socket.
   worker.streams.push_back({.name = std::string(kAggregatorStream),
                             .address = job.status.aggregator.address,
-                            .listen = true,
+                            .listen = entry.has_template(),
                             .identity = identity,
                             .unknown = {}});
   add_model(job, worker);
@@ -302,6 +306,14 @@ class Planner {
     if (is_ours(spec) && options_.registry_url.empty())
       return fail("RegistryMissing",
                   "the operator has no registry for results: start it with --registry URL");
+    if (auto wrong = settings_problem(job_)) {
+      out_.problem = std::move(wrong);
+      return;
+    }
+    if (is_ours(spec) && options_.edge_authority && options_.edge_authority().empty())
+      return fail(std::string(kAuthorityMissing),
+                  "the operator does not know the authority that signs the identities of nodes: "
+                  "start `varda gateway`, or start the operator with --edge-authority FILE");
     if (hosting::find_node(world_.nodes, out_.node) == nullptr)
       return fail("NodeNotFound", "node " + out_.node + " does not exist");
     const workers::EdgeNodePtr agent = world_.edge_node(out_.node);
@@ -359,14 +371,16 @@ class Planner {
       return Problem{"WaitingForAggregator", "waiting for the pod of the aggregation worker"};
     const workers::EdgeNodePtr agent = world_.edge_node(node);
     trainer_ = one.worker;
-    complete_trainer(job_, trainer_);
+    complete_trainer(job_, *one.entry, trainer_);
     if (out_.base) trainer_.model = resolved(job_, *out_.base);
     trainer_.needs_model = trainer_.model.has_value();
     if (auto problem = model_problem(trainer_, *agent)) return problem;
     if (!one.dataset.empty()) trainer_.variables.emplace_back("DATASET_NAME", one.dataset);
     if (one.data) add_dataset(*one.data, "TRAIN", trainer_);
     if (one.evaluation) add_dataset(*one.evaluation, "EVAL", trainer_);
-    if (auto problem = add_address(*agent)) return problem;
+    if (one.entry->has_template()) {
+      if (auto problem = add_address(*agent)) return problem;
+    }
     add_common(trainer_, federated_variable(job_), settings_of(job_));
     trainer_.pod_spec = with_restarts(
         is_ours(*one.entry) ? our_pod(runs::program_container("trainer", options_.train_image,
@@ -487,6 +501,18 @@ std::vector<std::string> refused_changes(const FederatedLearningJob& job) {
   return out;
 }
 
+std::optional<Problem> settings_problem(const FederatedLearningJob& job) {
+  // Programs of users may read other members.
+  if (!is_ours(job.spec.aggregation_worker)) return {};
+  const Json wanted = aggregator_settings(job);
+  const auto settings = federated::parse_settings(wanted);
+  Status status = settings.ok() ? Status() : Status(settings.error());
+  if (status.ok() && wanted["aggregator"].is_object())
+    status = federated::Rule::check(wanted["aggregator"]);
+  if (status.ok()) return {};
+  return Problem{"SettingsInvalid", "spec.federated: " + status.error().message()};
+}
+
 std::optional<hosting::AnyModel> output_model(const FederatedLearningJob& job,
                                               const hosting::AnyModels& models) {
   const std::string& group = job.spec.aggregation_worker.model.group;
@@ -520,13 +546,13 @@ std::optional<hosting::NodeWork> work_for(const FederatedLearningJob& job,
       if (one.node == name) here.insert(one.worker);
     const std::vector<std::string> names = worker_names(job.spec);
     for (std::size_t i = 0; i < names.size() && !here.empty(); ++i) {
-      const api::FederatedTrainingWorker& entry = job.spec.training_workers[i];
+      const FederatedTrainingWorker& entry = job.spec.training_workers[i];
       for (std::int64_t number = 0; number < entry.replicas.value_or(1); ++number) {
         Worker worker;
         worker.name = replica_name(names[i], number);
         worker.node_name = name;
         if (!here.contains(workers::worker_pod_name(job_of(job), worker, name, 0))) continue;
-        complete_trainer(job, worker);
+        complete_trainer(job, entry, worker);
         add_work(job, worker, node, nodes, pods, work);
       }
     }

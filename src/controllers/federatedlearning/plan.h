@@ -34,6 +34,9 @@ inline constexpr std::string_view kTrainerName = "federated-trainer";
 /// Stream of a training worker to the aggregation worker.
 inline constexpr std::string_view kAggregatorStream = "aggregator";
 inline constexpr std::int64_t kDefaultPort = 7363;
+/// Reason: Options::edge_authority is not known yet. No object changes when it is.
+inline constexpr std::string_view kAuthorityMissing = "EdgeAuthorityMissing";
+inline constexpr std::chrono::seconds kAuthorityRecheck{5};
 
 using codec::Json;
 
@@ -111,6 +114,8 @@ Json settings_of(const api::FederatedLearningJob& job);
 std::string address_of(const api::FederatedLearningJob& job, const api::Pod* pod);
 /// Parts of the spec that differ from status.fixed: "federated.compression".
 std::vector<std::string> refused_changes(const api::FederatedLearningJob& job);
+/// The part of spec.federated that varda-aggregate would refuse.
+std::optional<hosting::Problem> settings_problem(const api::FederatedLearningJob& job);
 /// The initial model that the job asks for.
 api::TrainingInitialModel initial_model(const api::FederatedLearningJob& job);
 workers::Job job_of(const api::FederatedLearningJob& job);

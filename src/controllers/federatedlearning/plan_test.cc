@@ -5,7 +5,7 @@
 //   training
 //            worker
 //   Gone: {node}: a Node that was removed after its pods were made
-//   Options: {registry}: URL of the operator's registry
+//   Options: {registry, authority}: URL of the operator's registry, certificate of the edge's CA
 
 #include "controllers/federatedlearning/plan.h"
 
@@ -15,6 +15,7 @@
 
 #include "controllers/edgenode/plan.h"
 #include "controllers/testing/golden.h"
+#include "federated/rules.h"
 #include "runtime/last_applied.h"
 
 namespace varda::controllers::federatedlearning {
@@ -99,6 +100,8 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
     if (kind == "Dataset" && !sedna) world.datasets[name].edgeai = typed<api::Dataset>(object);
     if (kind == "LivePod") live.push_back(object);
     if (kind == "Options") test->options.registry_url = object["registry"].as_string();
+    if (const Json& pem = object["authority"]; kind == "Options" && pem.is_string())
+      test->options.edge_authority = [pem = pem.as_string()] { return pem; };
   }
   world.edge_node = [agents = &test->agents](const std::string& node) {
     const auto found = agents->find(node);
@@ -236,6 +239,16 @@ TEST_P(FederatedGolden, WorkListContainsExactlyTheJobsWork) {
               expected.is_null() ? Json::object() : expected)
         << name;
   }
+}
+
+TEST(FederatedSchema, EveryRuleOfTheAggregatorIsAllowed) {
+  const api::Property* spec = api::FederatedLearningJob::kind().schema->find("spec");
+  ASSERT_NE(spec, nullptr);
+  const std::string crd = codec::write_json(api::crd(api::FederatedLearningJob::kind()));
+  std::string names;
+  for (const std::string& name : federated::Rule::names())
+    names += (names.empty() ? "\"" : ",\"") + name + "\"";
+  EXPECT_NE(crd.find("\"enum\":[" + names + "]"), std::string::npos) << names;
 }
 
 INSTANTIATE_TEST_SUITE_P(Case, FederatedGolden,

@@ -1,4 +1,4 @@
-// Rules whose step is a sum of the updates with one factor for each client.
+// Rules with a step that is a sum of the updates, with one factor for each client.
 #include <algorithm>
 #include <cmath>
 
@@ -278,8 +278,8 @@ class QFairRule final : public MeanRule {
   const double q_, lipschitz_;
 };
 
-/// The mean of updates whose norm is at most `norm`, or `factor` times the median norm: longer ones
-/// are scaled down (Sun et al. 2019).
+/// The mean of updates with a norm of at most `norm`, or `factor` times the median norm. Longer
+/// ones are scaled down (Sun et al. 2019).
 class ClippingRule final : public MeanRule {
  public:
   ClippingRule(std::string name, LayoutPointer layout, MeanSettings settings, double norm,

@@ -21,6 +21,7 @@ constexpr int kStreamRounds = 16;
 constexpr std::size_t kLingerBytesMax = 256 << 10;
 constexpr std::chrono::milliseconds kLingerTime{2000};
 constexpr std::chrono::seconds kProxyComplaintPeriod{10};
+constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A handler's text must not end the header or start another field.
 void append_clean(std::string& out, std::string_view text) {
@@ -357,8 +358,26 @@ void Connection::on_writable() {
   if (phase_ != Phase::kClosed && std::exchange(read_wants_write_, false)) on_readable();
 }
 
+bool Connection::is_http2(std::string_view bytes) const {
+  return loop_.state().options.http2 && phase_ == Phase::kIdle && request_ == 0 &&
+         !parser_->started() && kHttp2Preface.starts_with(bytes.substr(0, kHttp2Preface.size()));
+}
+
+void Connection::begin_http2() {
+  upgrade_ = [this_peer = peer_, &http2 = loop_.state().options.http2](
+                 std::unique_ptr<Tunnel> tunnel) { http2(std::move(tunnel), this_peer); };
+  // Later, because a caller may hold bytes that in_ does not have yet.
+  phase_ = Phase::kUpgrading;
+  deadline_ = SteadyTime::max();
+  loop_.hand_over_later(id_);
+}
+
 std::size_t Connection::consume(std::string_view bytes) {
   const auto& options = loop_.state().options;
+  if (is_http2(bytes)) {
+    if (bytes.size() >= kHttp2Preface.size()) begin_http2();
+    return 0;
+  }
   std::size_t used = 0;
   while (used < bytes.size() &&
          (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody)) {

@@ -77,6 +77,10 @@ class Connection final : public Reactor::Listener {
   void expire_idle();
   /// Parses and serves as much as has arrived; returns the number of bytes used.
   std::size_t consume(std::string_view bytes);
+  /// True: the bytes are the preface of HTTP/2, or its beginning, and the connection has carried
+  /// nothing else.
+  bool is_http2(std::string_view bytes) const;
+  void begin_http2();
   void header_arrived();
   void dispatch();
   void refuse(int status, const std::string& text);

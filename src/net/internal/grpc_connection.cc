@@ -25,6 +25,15 @@ GrpcConnection::GrpcConnection(GrpcLoop& loop, std::uint64_t id, int fd, std::st
   stream_ = tls ? tls_accept(fd, tls) : plain_stream(fd);
 }
 
+GrpcConnection::GrpcConnection(GrpcLoop& loop, std::uint64_t id, Tunnel::Parts& tunnel, Peer peer)
+    : loop_(loop),
+      id_(id),
+      watch_(loop.reactor().watch(tunnel.fd.release(), *this)),
+      stream_(std::move(tunnel.stream)),
+      peer_(std::move(peer)),
+      accepted_(system_clock().now()),
+      unread_(std::move(tunnel.unread)) {}
+
 GrpcConnection::~GrpcConnection() = default;
 
 void GrpcConnection::start() {
@@ -64,8 +73,16 @@ void GrpcConnection::begin() {
                                       }},
                                  accepted_);
   if (loop_.state().draining.load()) session_->drain(system_clock().now());
+  if (!unread_.empty()) feed(std::exchange(unread_, {}));
   pump();
   if (!closed_) on_readable();
+}
+
+void GrpcConnection::feed(std::string_view bytes) {
+  const Status fed = session_->feed(bytes, system_clock().now());
+  if (fed.ok()) return;
+  log::debug("closing gRPC connection", {{"peer", peer_.address}, {"error", fed.error()}});
+  broken_ = true;
 }
 
 void GrpcConnection::on_readable() {
@@ -93,11 +110,7 @@ void GrpcConnection::on_readable() {
       case IoResult::Kind::kBytes:
         break;
     }
-    const Status fed = session_->feed({scratch.data(), read.count}, system_clock().now());
-    if (!fed.ok()) {
-      log::debug("closing gRPC connection", {{"peer", peer_.address}, {"error", fed.error()}});
-      broken_ = true;
-    }
+    feed({scratch.data(), read.count});
     pump();
     if (closed_) return;
     if (read.count < scratch.size() && stream_->short_read_means_empty()) break;

@@ -9,6 +9,7 @@
 #include "net/internal/grpc_session.h"
 #include "net/internal/reactor.h"
 #include "net/internal/stream.h"
+#include "net/internal/tunnel_parts.h"
 
 namespace varda::net::internal {
 
@@ -18,10 +19,13 @@ class GrpcLoop;
 class GrpcConnection final : public Reactor::Listener {
  public:
   GrpcConnection(GrpcLoop& loop, std::uint64_t id, int fd, std::string peer);
+  /// Takes the socket out of a tunnel, with the bytes that have arrived.
+  GrpcConnection(GrpcLoop& loop, std::uint64_t id, Tunnel::Parts& tunnel, Peer peer);
   ~GrpcConnection();
   GrpcConnection(const GrpcConnection&) = delete;
   GrpcConnection& operator=(const GrpcConnection&) = delete;
 
+  std::uint64_t id() const { return id_; }
   void start();
   void wake(std::int32_t stream);
   void on_time();
@@ -37,6 +41,7 @@ class GrpcConnection final : public Reactor::Listener {
  private:
   void handshake();
   void begin();
+  void feed(std::string_view bytes);
   /// Writes what the session has, then waits for the next deadline. Closes the connection if the
   /// session is over.
   void pump();
@@ -58,6 +63,7 @@ class GrpcConnection final : public Reactor::Listener {
   SteadyTime write_deadline_ = SteadyTime::max();
   SteadyTime handshake_deadline_ = SteadyTime::max();
   SteadyTime scheduled_ = SteadyTime::max();
+  std::string unread_;  // bytes from before start()
   std::string out_;
   std::size_t out_sent_ = 0;
 };

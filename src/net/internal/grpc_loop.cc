@@ -39,18 +39,31 @@ void GrpcLoop::stop() {
 void GrpcLoop::adopt(Fd fd, std::string peer) {
   auto shared = std::make_shared<Fd>(std::move(fd));
   reactor_->post([this, shared, peer = std::move(peer)] {
-    if (closing_ || state_.stopping.load()) {
-      state_.addresses.remove(peer);
-      state_.connections.fetch_sub(1);
-      state_.on_closed();
-      return;
-    }
-    const std::uint64_t id = next_id_++;
-    auto connection = std::make_unique<GrpcConnection>(*this, id, shared->release(), peer);
-    GrpcConnection& started = *connection;
-    connections_.emplace(id, std::move(connection));
-    started.start();
+    if (begin(peer))
+      start(std::make_unique<GrpcConnection>(*this, next_id_++, shared->release(), peer));
   });
+}
+
+void GrpcLoop::adopt(std::unique_ptr<Tunnel> tunnel, Peer peer) {
+  auto shared = std::make_shared<std::unique_ptr<Tunnel>>(std::move(tunnel));
+  reactor_->post([this, shared, peer = std::move(peer)] {
+    if (begin(peer.address))
+      start(std::make_unique<GrpcConnection>(*this, next_id_++, (*shared)->parts(), peer));
+  });
+}
+
+bool GrpcLoop::begin(const std::string& peer) {
+  if (!closing_ && !state_.stopping.load()) return true;
+  state_.addresses.remove(peer);
+  state_.connections.fetch_sub(1);
+  state_.on_closed();
+  return false;
+}
+
+void GrpcLoop::start(std::unique_ptr<GrpcConnection> connection) {
+  GrpcConnection& started = *connection;
+  connections_.emplace(started.id(), std::move(connection));
+  started.start();
 }
 
 template <typename Work>

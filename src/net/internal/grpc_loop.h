@@ -61,6 +61,7 @@ class GrpcLoop {
   /// Ends the thread and closes the remaining connections.
   void stop();
   void adopt(Fd fd, std::string peer);
+  void adopt(std::unique_ptr<Tunnel> tunnel, Peer peer);
   void drain();
   /// Ends calls as UNAVAILABLE, and closes connections as soon as their clients know.
   void abort();
@@ -78,6 +79,9 @@ class GrpcLoop {
   void bury(std::uint64_t id);
 
  private:
+  /// False: the loop has ended, and the connection does not begin.
+  bool begin(const std::string& peer);
+  void start(std::unique_ptr<GrpcConnection> connection);
   void deliver();
   void arm();
   void on_timer();

@@ -1,4 +1,4 @@
-// An aggregator in memory, and a client of it whose connections break, for tests.
+// An aggregator in memory, and a client of it with connections that break, for tests.
 #pragma once
 
 #include <cstddef>
