@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <utility>
 
-#include "aggregator/privacy_budget.h"
+#include "aggregator/next_model.h"
+#include "aggregator/round_table.h"
+#include "aggregator/update_check.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/rng.h"
+#include "federated/masked_update.h"
 #include "federated/rules.h"
 
 namespace varda::aggregator {
@@ -19,6 +21,8 @@ namespace {
 using codec::Json;
 using codec::Sha256;
 using federated::AcceptedUpdate;
+using federated::MaskedForm;
+using federated::MaskedMean;
 using federated::Metrics;
 using federated::RefusalReason;
 using federated::RoundMachine;
@@ -31,27 +35,10 @@ using federated::Weights;
 using Phase = RoundMachine::Phase;
 
 constexpr std::int64_t kStateFormat = 1;
-constexpr std::size_t kMetricsMax = 64, kMetricNameBytesMax = 64;
 constexpr std::uint64_t kHeaderBytes = 1 << 20;  // room for the header of an update
 constexpr std::chrono::milliseconds kFirstPause{200}, kLongestPause{10'000};
-
-/// Small and finite, whatever a client sends.
-Metrics bounded_metrics(const Json& json) {
-  Metrics out;
-  for (const auto& [name, value] : json.as_object()) {
-    if (out.size() == kMetricsMax) break;
-    if (name.empty() || name.size() > kMetricNameBytesMax || !value.is_number()) continue;
-    if (std::isfinite(value.as_double())) out.emplace(name, value.as_double());
-  }
-  return out;
-}
-
-federated::Bounds bounds_of(const federated::BoundsSettings& settings) {
-  return {.norm_max = settings.norm_max,
-          .norm_factor = settings.norm_factor,
-          .weight_factor = settings.weight_factor,
-          .weight_max = settings.weight_max};
-}
+constexpr std::chrono::milliseconds kSecureStepMin{1000}, kSecureStepMax{60'000};
+constexpr int kSecureStepsInDeadline = 5;
 
 /// Members of settings that a running job keeps.
 Settings changed_between_rounds(const Settings& before, Settings wanted) {
@@ -62,6 +49,7 @@ Settings changed_between_rounds(const Settings& before, Settings wanted) {
   wanted.mode = before.mode;
   wanted.aggregator = before.aggregator;
   wanted.compression = before.compression;
+  wanted.secure = before.secure;
   wanted.seed = before.seed;
   wanted.train.seed = before.seed;
   return wanted;
@@ -80,7 +68,7 @@ class CoordinatorImpl final : public Coordinator {
   Status seen(const std::string& client) override EXCLUDES(mutex_);
   void left(const std::string& client) override EXCLUDES(mutex_);
   std::optional<Task> task_for(const std::string& client) override EXCLUDES(mutex_);
-  Json task_json(const Task& task) override EXCLUDES(mutex_);
+  Json task_json(const std::string& client, const Task& task) override EXCLUDES(mutex_);
   Verdict judge(const std::string& client, std::string_view task, const Sha256& digest) override
       EXCLUDES(mutex_);
   Result<Submitted> submit(const std::string& client, const std::string& task, const Sha256& digest,
@@ -89,6 +77,10 @@ class CoordinatorImpl final : public Coordinator {
                                  std::string bytes) override;
   Status evaluated(const std::string& client, std::string_view task, double samples,
                    const Metrics& metrics) override EXCLUDES(mutex_);
+  Status put_secure(const std::string& client, std::string_view task, SecureRound::Message message,
+                    const Json& json) override EXCLUDES(mutex_);
+  Result<std::optional<Json>> secure_answer(const std::string& client, std::string_view task,
+                                            SecureRound::Message message) override EXCLUDES(mutex_);
   std::uint64_t update_bytes_max() const override { return update_bytes_max_; }
   Store& store() override { return *store_; }
   void count_bytes(std::uint64_t received, std::uint64_t sent) override {
@@ -111,23 +103,8 @@ class CoordinatorImpl final : public Coordinator {
   std::string metrics_csv() override EXCLUDES(mutex_);
 
  private:
-  /// Everything but the machine that a restart needs. Changes with the model.
-  struct Beside {
-    std::string rule;     // SHA-256 of the rule's state; "": none yet
-    std::string control;  // SHA-256 of the server's control variate; "": none
-    std::string file;     // SHA-256 of the model file for clients
-    std::string updates;  // chained digest of all updates that counted
-    std::optional<PrivacyBudget> privacy;
-  };
-
   RoundMachine::Options machine_options(const std::string& model) const;
   Status restore(const Json& state);
-  Json rule_json() const {
-    return Json::object({{"name", options_.settings.aggregator.name},
-                         {"parameters", options_.settings.aggregator.parameters}});
-  }
-  /// The rule in the state of the last round.
-  Status reset_rule() EXCLUDES(mutex_);
   Result<AcceptedUpdate> accepted_update(const StoredUpdate& stored);
   void note(const Step& step) REQUIRES(mutex_);
   std::string state_text() REQUIRES(mutex_);
@@ -136,27 +113,41 @@ class CoordinatorImpl final : public Coordinator {
   void notify() EXCLUDES(mutex_);
   void find_lost(SteadyTime now) REQUIRES(mutex_);
   Status aggregate(const Context& ctx) EXCLUDES(mutex_);
+  Verdict verdict(const std::string& client, std::string_view task, const Sha256& digest)
+      REQUIRES(mutex_);
+  /// A secure round for the open task.
+  void begin_secure() REQUIRES(mutex_);
+  /// Ends the steps of the secure round that are complete, or at their deadline.
+  void advance_secure() REQUIRES(mutex_);
+  void repeat_round(RoundMachine::RepeatCause cause, const std::string& why) REQUIRES(mutex_);
+  /// The mean of a secure round. Nothing: shares are missing, or the round was given up.
+  Result<std::optional<MaskedMean>> secure_mean(const std::vector<AcceptedUpdate>& updates,
+                                                const NextModel::Round& round,
+                                                const Settings& settings) EXCLUDES(mutex_);
+  Status add_vectors(const std::vector<AcceptedUpdate>& updates, const NextModel::Round& round,
+                     const std::string& task, privacy::SumServer& server);
+  /// Removes files of updates that the repetition of a round dropped.
+  Status remove_dropped(const std::vector<AcceptedUpdate>& updates, std::int64_t round)
+      EXCLUDES(mutex_);
   Status collect_garbage() EXCLUDES(mutex_);
   /// The present round is the last one if the budget is too small for another.
   void end_at_budget() REQUIRES(mutex_);
   bool is_participant(const std::string& client) const REQUIRES(mutex_) {
     return !participants_ || participants_->contains(client);
   }
-  /// The update is checked; `place` gives its file the name.
+  using Check = std::function<UpdateCheck::Checked(const RoundMachine::TrainTask&)>;
+  using Place = std::function<Status(const StoredUpdate&)>;
+  /// `check` reads the update; `place` gives its file the name.
   Result<Submitted> accept(const std::string& client, const std::string& task, const Sha256& digest,
-                           UpdateReader::Opened opened,
-                           const std::function<Status(const StoredUpdate&)>& place);
-  federated::UpdateLimits limits_for(const std::string& task,
-                                     const RoundMachine::TrainTask& train) const;
+                           const Check& check, const Place& place);
 
   Options options_;
   os::FileSystem& fs_;
   const federated::LayoutPointer layout_;
   const Clock& clock_;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<federated::Rule> rule_;  // of the thread that runs the rounds
-  bool rule_usable_ = true;                // false: an aggregation failed halfway
-  bool needs_loss_ = false, needs_control_ = false;
+  std::unique_ptr<NextModel> next_model_;  // of the thread that runs the rounds, but needs()
+  std::optional<UpdateCheck> check_;
   std::uint64_t update_bytes_max_ = 0;
   std::string job_;
 
@@ -169,7 +160,8 @@ class CoordinatorImpl final : public Coordinator {
   CondVar work_;
   Settings settings_ GUARDED_BY(mutex_);
   std::optional<RoundMachine> machine_ GUARDED_BY(mutex_);
-  Beside beside_ GUARDED_BY(mutex_);
+  NextModel::State beside_ GUARDED_BY(mutex_);
+  std::optional<SecureRound> secure_ GUARDED_BY(mutex_);  // of the open round
   std::optional<std::set<std::string>> participants_ GUARDED_BY(mutex_);
   std::map<std::string, SteadyTime> seen_ GUARDED_BY(mutex_);
   std::uint64_t version_ GUARDED_BY(mutex_) = 1;  // of the state
@@ -186,27 +178,28 @@ RoundMachine::Options CoordinatorImpl::machine_options(const std::string& model)
   return {.settings = options_.settings,
           .job = job_,
           .model = model,
-          .updates_min = static_cast<std::int64_t>(rule_->updates_min()),
+          .updates_min = std::max(next_model_->needs().updates_min,
+                                  options_.settings.secure ? federated::kSecureClientsMin : 0),
           .clients_expected = options_.clients_expected,
           .settle = options_.settle};
 }
 
 Status CoordinatorImpl::prepare(const ModelFile& model, os::Path directory) {
   TRY(store_, Store::open(std::move(directory), fs_));
-  TRY(rule_, federated::Rule::make(rule_json(), layout_).context("aggregator"));
+  TRY(next_model_, NextModel::open(options_.settings, layout_, *store_));
   if (const auto& privacy = options_.settings.privacy) {
-    if (!rule_->supports_privacy())
-      return Error(Code::kInvalid, "privacy: the rule " + rule_->name() +
-                                       " has no private form; FedAvg, FedProx, FedAvgM, "
-                                       "FedAdagrad, FedAdam and FedYogi have one");
     const MutexLock lock(mutex_);
     TRY(beside_.privacy, PrivacyBudget::begin(*privacy));
   }
-  needs_loss_ = rule_->needs_loss();
-  needs_control_ = rule_->needs_control();
+  const NextModel::Needs& needs = next_model_->needs();
+  check_.emplace(UpdateCheck::Options{.layout = layout_,
+                                      .norm_max = options_.settings.bounds.norm_max,
+                                      .needs_loss = needs.loss,
+                                      .needs_control = needs.control,
+                                      .masked = options_.settings.secure.has_value()});
   // F64 values, or an index and a value for each; the same again for control variates.
   update_bytes_max_ =
-      8 * static_cast<std::uint64_t>(layout_->size()) * (needs_control_ ? 2 : 1) + kHeaderBytes;
+      8 * static_cast<std::uint64_t>(layout_->size()) * (needs.control ? 2 : 1) + kHeaderBytes;
   TRY(const auto saved, store_->state());
   if (saved) {
     auto state = codec::parse_json(*saved);
@@ -247,7 +240,12 @@ Status CoordinatorImpl::restore(const Json& state) {
       TRY(beside_.privacy, PrivacyBudget::restore(*privacy, state["privacy"]));
     }
   }
-  TRY_VOID(reset_rule());
+  NextModel::State beside;
+  {
+    const MutexLock lock(mutex_);
+    beside = beside_;
+  }
+  TRY_VOID(next_model_->reset(beside));
   // The machine without the updates knows the open round.
   TRY(const RoundMachine bare,
       RoundMachine::restore(machine_options(""), state["rounds"], {}, now));
@@ -255,6 +253,11 @@ Status CoordinatorImpl::restore(const Json& state) {
   TRY(const std::vector<StoredUpdate> files, store_->updates());
   for (const StoredUpdate& file : files) {
     if (file.round < bare.round()) continue;  // a removal that a crash cut
+    if (options_.settings.secure) {
+      // The keys of these updates are lost with the process.
+      TRY_VOID(store_->remove(file));
+      continue;
+    }
     auto update = accepted_update(file);
     if (!update.ok()) {
       log::error("stored update is unusable",
@@ -266,27 +269,15 @@ Status CoordinatorImpl::restore(const Json& state) {
   const MutexLock lock(mutex_);
   TRY(machine_, RoundMachine::restore(machine_options(""), state["rounds"], stored, now));
   for (const auto& client : machine_->clients()) seen_[client.name] = now;
+  if (options_.settings.secure) {
+    repeat_round(RoundMachine::RepeatCause::kRestarted, "the aggregator restarted");
+    begin_secure();
+  }
   if (machine_->phase() == Phase::kEvaluating) end_at_budget();
   log::info("job continues", {{"job", job_},
                               {"round", machine_->round()},
                               {"phase", to_string(machine_->phase())},
                               {"updates", machine_->updates().size()}});
-  return {};
-}
-
-Status CoordinatorImpl::reset_rule() {
-  TRY(rule_, federated::Rule::make(rule_json(), layout_).context("aggregator"));
-  std::string hex;
-  {
-    const MutexLock lock(mutex_);
-    hex = beside_.rule;
-  }
-  if (!hex.empty()) {
-    TRY(const Sha256 digest, Sha256::parse(hex).context("state of the rule"));
-    TRY(std::string bytes, store_->read(digest).context("state of the rule"));
-    TRY_VOID(rule_->restore(std::move(bytes)).context("state of the rule"));
-  }
-  rule_usable_ = true;
   return {};
 }
 
@@ -312,6 +303,7 @@ Result<AcceptedUpdate> CoordinatorImpl::accepted_update(const StoredUpdate& stor
 void CoordinatorImpl::note(const Step& step) {
   version_ += step.save ? 1 : 0;
   tasks_changed_ |= step.tasks;
+  if (step.tasks || step.finished) begin_secure();
   if (step.save || step.tasks || step.aggregate || step.finished) {
     woken_ = true;
     work_.notify_all();
@@ -396,155 +388,109 @@ std::optional<Task> CoordinatorImpl::task_for(const std::string& client) {
   return machine_->task_for(client);
 }
 
-Json CoordinatorImpl::task_json(const Task& task) {
+Json CoordinatorImpl::task_json(const std::string& client, const Task& task) {
   const MutexLock lock(mutex_);
-  constexpr const char* kKinds[] = {"train", "evaluate", "end"};
-  Json out = Json::object({{"id", task.id},
-                           {"kind", kKinds[static_cast<int>(task.kind)]},
-                           {"round", task.round},
-                           {"rounds", settings_.rounds}});
-  if (task.kind == Task::Kind::kEnd) {
-    out.set("failed", machine_->failed());
-    out.set("reason", machine_->reason());
-    out.set("message", machine_->message());
-    return out;
-  }
-  const auto file = [&](const std::string& hex) {
-    const auto digest = Sha256::parse(hex);
-    return Json::object(
-        {{"sha256", hex}, {"bytes", digest.ok() ? store_->size_of(*digest).value_or(0) : 0}});
-  };
-  out.set("model", file(task.model));
-  if (task.deadline)
-    out.set("secondsLeft",
-            std::max(0.0, std::chrono::duration<double>(*task.deadline - clock_.now()).count()));
-  if (!beside_.file.empty()) {
-    Json model = file(beside_.file);
-    if (!options_.extras.labels.empty()) {
-      Json labels = Json::array();
-      for (const std::string& label : options_.extras.labels) labels.push_back(label);
-      model.set("labels", std::move(labels));
-    }
-    if (!options_.extras.yaml.empty()) model.set("yaml", options_.extras.yaml);
-    out.set("file", std::move(model));
-  }
-  federated::TrainSettings train = settings_.train;
-  // Another order of samples in each round, and the same one after a restart.
-  const std::string mixed = std::to_string(settings_.seed) + "/" + std::to_string(task.round);
-  train.seed = std::stoull(Sha256::of(mixed).hex().substr(0, 12), nullptr, 16);
-  Json train_json = federated::to_json(train);
-  if (task.kind == Task::Kind::kTrain) {
-    if (needs_loss_) train_json.set("lossBefore", true);
-    if (needs_control_)
-      train_json.set("control", beside_.control.empty() ? Json(true) : file(beside_.control));
-    Json update = Json::object(
-        {{"encoding", to_string(settings_.compression.encoding)}, {"bytesMax", update_bytes_max_}});
-    if (settings_.compression.encoding == federated::Compression::kTopK)
-      update.set("keep", settings_.compression.keep);
-    if (const auto& privacy = settings_.privacy;
-        privacy && privacy->mode == federated::PrivacyMode::kLocal)
-      update.set("noise",
-                 Json::object({{"clip", privacy->clip},
-                               {"deviation", privacy::local_deviation(privacy->noise_multiplier,
-                                                                      privacy->clip)}}));
-    out.set("update", std::move(update));
-  }
-  out.set("train", std::move(train_json));
-  return out;
+  if (task.kind == Task::Kind::kEnd)
+    return Json::object({{"id", task.id},
+                         {"kind", "end"},
+                         {"round", task.round},
+                         {"rounds", settings_.rounds},
+                         {"failed", machine_->failed()},
+                         {"reason", machine_->reason()},
+                         {"message", machine_->message()}});
+  return task_document(task, client,
+                       {.settings = settings_,
+                        .needs = next_model_->needs(),
+                        .extras = options_.extras,
+                        .file = beside_.file,
+                        .control = beside_.control,
+                        .update_bytes_max = update_bytes_max_,
+                        .values = layout_->size(),
+                        .job = job_},
+                       *store_, clock_.now());
 }
 
 Verdict CoordinatorImpl::judge(const std::string& client, std::string_view task,
                                const Sha256& digest) {
   const MutexLock lock(mutex_);
-  return machine_->judge(client, task, digest.hex());
+  return verdict(client, task, digest);
 }
 
-federated::UpdateLimits CoordinatorImpl::limits_for(const std::string& task,
-                                                    const RoundMachine::TrainTask& train) const {
-  federated::UpdateLimits out;
-  out.task = task;
-  out.base = Sha256::parse(train.model).value();
-  if (options_.settings.bounds.norm_max > 0) out.norm_max = options_.settings.bounds.norm_max;
+Verdict CoordinatorImpl::verdict(const std::string& client, std::string_view task,
+                                 const Sha256& digest) {
+  const Verdict out = machine_->judge(client, task, digest.hex());
+  // A vector without masks of all neighbours would spoil the sum.
+  if (out == Verdict::kWanted && settings_.secure &&
+      (!secure_ || secure_->task() != task || secure_->step() != SecureRound::Step::kVectors))
+    return Verdict::kNotChosen;
   return out;
 }
 
 Result<Coordinator::Submitted> CoordinatorImpl::submit(const std::string& client,
                                                        const std::string& task,
                                                        const Sha256& digest, const os::Path& file) {
-  std::optional<RoundMachine::TrainTask> train;
-  {
-    const MutexLock lock(mutex_);
-    const Verdict verdict = machine_->judge(client, task, digest.hex());
-    train = machine_->train_task(task);
-    if (verdict != Verdict::kWanted || !train)
-      return Submitted{train ? verdict : Verdict::kLate, "", std::nullopt};
-  }
-  return accept(client, task, digest,
-                UpdateReader::open(fs_, file, layout_, limits_for(task, *train)),
-                [&](const StoredUpdate& stored) { return store_->accept(file, stored); });
+  return accept(
+      client, task, digest,
+      [&](const RoundMachine::TrainTask& train) {
+        return check_->file(fs_, file, task, Sha256::parse(train.model).value());
+      },
+      [&](const StoredUpdate& stored) { return store_->accept(file, stored); });
 }
 
 Result<Coordinator::Submitted> CoordinatorImpl::submit_bytes(const std::string& client,
                                                              const std::string& task,
                                                              std::string bytes) {
-  const Sha256 digest = Sha256::of(bytes);
+  return accept(
+      client, task, Sha256::of(bytes),
+      [&](const RoundMachine::TrainTask& train) {
+        return check_->bytes(bytes, task, Sha256::parse(train.model).value());
+      },
+      [&](const StoredUpdate& stored) { return store_->accept_bytes(bytes, stored); });
+}
+
+Result<Coordinator::Submitted> CoordinatorImpl::accept(const std::string& client,
+                                                       const std::string& task,
+                                                       const Sha256& digest, const Check& check,
+                                                       const Place& place) {
   std::optional<RoundMachine::TrainTask> train;
   {
     const MutexLock lock(mutex_);
-    const Verdict verdict = machine_->judge(client, task, digest.hex());
+    const Verdict offered = verdict(client, task, digest);
     train = machine_->train_task(task);
-    if (verdict != Verdict::kWanted || !train)
-      return Submitted{train ? verdict : Verdict::kLate, "", std::nullopt};
+    if (offered != Verdict::kWanted || !train)
+      return Submitted{train ? offered : Verdict::kLate, "", std::nullopt};
   }
-  auto opened = UpdateReader::of(bytes, layout_, limits_for(task, *train));
-  return accept(client, task, digest, std::move(opened),
-                [&](const StoredUpdate& stored) { return store_->accept_bytes(bytes, stored); });
-}
-
-Result<Coordinator::Submitted> CoordinatorImpl::accept(
-    const std::string& client, const std::string& task, const Sha256& digest,
-    UpdateReader::Opened opened, const std::function<Status(const StoredUpdate&)>& place) {
-  std::optional<federated::Refusal> refusal;
-  AcceptedUpdate update{.client = client, .digest = digest.hex()};
-  if (!opened.ok()) {
-    refusal = opened.error();
-    if (refusal->reason == RefusalReason::kIo) return refusal->error;
-  } else {
-    const std::unique_ptr<UpdateReader> reader = std::move(*opened);  // unmapped before it moves
-    update.samples = static_cast<double>(reader->info().samples);
-    update.norm = reader->norm();
-    update.control_norm = reader->control_norm();
-    update.metrics = bounded_metrics(reader->info().metrics);
-    const auto loss = update.metrics.find("loss");
-    if (needs_loss_ && (loss == update.metrics.end() || loss->second <= 0))
-      refusal = {RefusalReason::kFormat,
-                 Error(Code::kInvalid, "the rule needs the metric loss, above 0")};
-    if (needs_control_ && !reader->has_control())
-      refusal = {RefusalReason::kFormat,
-                 Error(Code::kInvalid, "the rule needs changes of control variates")};
-  }
-  if (refusal) {
+  const UpdateCheck::Checked checked = check(*train);
+  if (!checked.ok()) {
+    const federated::Refusal& refusal = checked.error();
+    if (refusal.reason == RefusalReason::kIo) return refusal.error;
     log::warn("update refused", {{"client", client},
                                  {"task", task},
-                                 {"reason", to_string(refusal->reason)},
-                                 {"error", refusal->error}});
+                                 {"reason", to_string(refusal.reason)},
+                                 {"error", refusal.error}});
     {
       const MutexLock lock(mutex_);
       note(machine_->refused(
-          client, task, std::string(to_string(refusal->reason)) + ": " + refusal->error.message(),
+          client, task, std::string(to_string(refusal.reason)) + ": " + refusal.error.message(),
           clock_.now()));
     }
     TRY_VOID(persist());
     notify();
-    return Submitted{Verdict::kRefused, refusal->error.message(), refusal->reason};
+    return Submitted{Verdict::kRefused, refusal.error.message(), refusal.reason};
   }
+  AcceptedUpdate update{.client = client,
+                        .digest = digest.hex(),
+                        .trained_on = train->round,
+                        .repeat = train->repeat,
+                        .samples = checked->samples,
+                        .norm = checked->norm,
+                        .control_norm = checked->control_norm,
+                        .metrics = checked->metrics};
   StoredUpdate stored{.client = client, .digest = digest};
   {
     const MutexLock lock(mutex_);
     stored.round = machine_->accepting_round();
-    const auto train = machine_->train_task(task);
-    if (!train) return Submitted{Verdict::kLate, "", std::nullopt};
-    update.trained_on = train->round;
+    if (!machine_->train_task(task)) return Submitted{Verdict::kLate, "", std::nullopt};
   }
   TRY_VOID(place(stored));
   Verdict verdict;
@@ -619,11 +565,16 @@ void CoordinatorImpl::find_lost(SteadyTime now) {
 
 Result<std::optional<SteadyTime>> CoordinatorImpl::work(const Context& ctx) {
   bool aggregating = false;
+  std::vector<AcceptedUpdate> before;  // of a secure round, which may be repeated
+  std::int64_t round = 0;
   {
     const MutexLock lock(mutex_);
     const SteadyTime now = clock_.now();
+    if (settings_.secure) before = machine_->updates();
+    round = machine_->round();
     find_lost(now);
     note(machine_->time_passed(now));
+    advance_secure();
     aggregating = machine_->phase() == Phase::kAggregating;
   }
   TRY_VOID(persist());
@@ -634,13 +585,16 @@ Result<std::optional<SteadyTime>> CoordinatorImpl::work(const Context& ctx) {
     notify();
     TRY_VOID(collect_garbage());
   }
+  TRY_VOID(remove_dropped(before, round));
   const MutexLock lock(mutex_);
   std::optional<SteadyTime> due = machine_->due();
   for (const auto& [client, at] : seen_) {
     const SteadyTime lost = at + options_.lost_after + std::chrono::milliseconds(1);
     due = due ? std::min(*due, lost) : lost;
   }
-  if (machine_->phase() == Phase::kAggregating) due = clock_.now();
+  if (secure_ && secure_->due()) due = due ? std::min(*due, *secure_->due()) : secure_->due();
+  const bool waits = secure_ && secure_->step() == SecureRound::Step::kUnmask;
+  if (machine_->phase() == Phase::kAggregating && !waits) due = clock_.now();
   return due;
 }
 
@@ -679,98 +633,223 @@ Status CoordinatorImpl::run(const Context& ctx) {
 
 Status CoordinatorImpl::aggregate(const Context& ctx) {
   std::vector<AcceptedUpdate> updates;
-  std::int64_t round = 0;
+  NextModel::Round round{.threads = options_.threads};
   Settings settings;
-  Beside beside;
-  std::uint64_t wanted = 1;  // clients of the round
+  NextModel::State beside;
   {
     const MutexLock lock(mutex_);
     updates = machine_->updates();
-    round = machine_->round();
+    round.number = machine_->round();
+    round.wanted = static_cast<std::uint64_t>(std::max<std::int64_t>(1, machine_->target()));
+    round.model = machine_->model();
     settings = settings_;
     beside = beside_;
-    wanted = static_cast<std::uint64_t>(std::max<std::int64_t>(1, machine_->target()));
   }
+  round.bounds = settings.bounds;
+  round.is_sum = settings.secure.has_value();
   const SteadyTime begin = clock_.now();
   std::vector<std::unique_ptr<UpdateReader>> readers;
   std::vector<federated::Contribution> contributions;
-  for (const AcceptedUpdate& update : updates) {
-    federated::UpdateLimits limits;
-    limits.checked = {update.norm, update.control_norm};
-    TRY(const Sha256 digest, Sha256::parse(update.digest));
-    auto opened = UpdateReader::open(
-        fs_, store_->path_of(StoredUpdate{round, update.client, digest}), layout_, limits);
-    if (!opened.ok()) return opened.error().error.context("update of " + update.client);
+  if (round.is_sum) {
+    TRY(const auto mean, secure_mean(updates, round, settings));
+    if (!mean) return {};
+    TRY(const std::string bytes,
+        federated::encode_update({.base = Sha256(), .samples = 1}, *layout_, mean->delta));
+    auto opened = UpdateReader::of(bytes, layout_);
+    if (!opened.ok()) return opened.error().error.context("sum of the updates");
     readers.push_back(std::move(*opened));
-    const auto loss = update.metrics.find("loss");
-    contributions.push_back({.client = update.client,
-                             .samples = readers.back()->info().samples,
-                             .loss = loss == update.metrics.end() ? 0 : loss->second,
-                             .update = readers.back().get(),
-                             .scale = federated::staleness_scale(static_cast<std::uint64_t>(
-                                 std::max<std::int64_t>(0, round - update.trained_on)))});
-  }
-  TRY(Weights weights, this->weights());
-  if (!rule_usable_) TRY_VOID(reset_rule());
-  rule_usable_ = false;
-  federated::ApplyOptions apply = {.threads = options_.threads,
-                                   .bounds = bounds_of(settings.bounds)};
-  if (beside.privacy) {
-    TRY(apply.privacy, beside.privacy->mean(round, wanted));
-    // Limits that depend on other clients' updates would have a sensitivity of their own.
-    apply.bounds = {.norm_max = 0, .norm_factor = 0, .weight_factor = 0, .weight_max = 0};
-  }
-  auto applied = rule_->apply(ctx, std::move(contributions), weights.values(), apply);
-  readers.clear();
-  if (!applied.ok()) {
-    if (applied.error().code() == Code::kUnavailable) {
-      log::warn("too few updates for the rule", {{"round", round}, {"error", applied.error()}});
-      rule_usable_ = true;
-      const MutexLock lock(mutex_);
-      note(machine_->too_few(clock_.now()));
-      return {};
+    contributions.push_back({.client = "sum", .update = readers.back().get()});
+  } else {
+    for (const AcceptedUpdate& update : updates) {
+      federated::UpdateLimits limits;
+      limits.checked = {update.norm, update.control_norm};
+      TRY(const Sha256 digest, Sha256::parse(update.digest));
+      auto opened = UpdateReader::open(
+          fs_, store_->path_of(StoredUpdate{round.number, update.client, digest}), layout_, limits);
+      if (!opened.ok()) return opened.error().error.context("update of " + update.client);
+      readers.push_back(std::move(*opened));
+      const auto loss = update.metrics.find("loss");
+      contributions.push_back({.client = update.client,
+                               .samples = readers.back()->info().samples,
+                               .loss = loss == update.metrics.end() ? 0 : loss->second,
+                               .update = readers.back().get(),
+                               .scale = federated::staleness_scale(static_cast<std::uint64_t>(
+                                   std::max<std::int64_t>(0, round.number - update.trained_on)))});
     }
-    Error error = applied.error();
-    // The set of updates is final, so another attempt has the same result.
-    return std::move(error).as_terminal(error.code() != Code::kCancelled &&
-                                        error.code() != Code::kTimeout);
   }
-  if (beside.privacy) TRY_VOID(beside.privacy->spend(round, wanted, applied->whole));
-  TRY(const std::string bytes, weights.to_safetensors());
-  TRY(const Sha256 result, store_->put(bytes));
-  TRY(const std::string rule_state, rule_->state());
-  TRY(const Sha256 rule_digest, store_->put(rule_state));
-  beside.rule = rule_digest.hex();
-  if (needs_control_ && !rule_->control().empty()) {
-    const auto values = rule_->control();
-    const Weights control(layout_, std::vector<float>(values.begin(), values.end()));
-    TRY(const std::string control_bytes, control.to_safetensors());
-    TRY(const Sha256 control_digest, store_->put(control_bytes));
-    beside.control = control_digest.hex();
-  }
-  std::map<std::string, std::string> quarantined;
-  for (const auto& one : applied->quarantined) {
-    quarantined.emplace(one.client, std::string(to_string(one.reason)) + ": " + one.message);
-    log::warn("update quarantined", {{"client", one.client},
-                                     {"round", round},
-                                     {"reason", to_string(one.reason)},
-                                     {"message", one.message}});
+  TRY(auto made, next_model_->make(ctx, round, std::move(contributions), std::move(beside)));
+  readers.clear();
+  if (!made) {
+    const MutexLock lock(mutex_);
+    note(machine_->too_few(clock_.now()));
+    return {};
   }
   codec::Sha256Stream chain;
-  chain.update(beside.updates);
+  chain.update(made->state.updates);
   for (const AcceptedUpdate& update : updates)
-    if (!quarantined.contains(update.client)) chain.update(update.digest);
-  beside.updates = chain.finish().hex();
-  rule_usable_ = true;
+    if (!made->quarantined.contains(update.client)) chain.update(update.digest);
+  made->state.updates = chain.finish().hex();
   const MutexLock lock(mutex_);
-  beside_ = beside;
+  beside_ = made->state;
   end_at_budget();
-  note(machine_->aggregated(result.hex(), quarantined, clock_.now()));
+  note(machine_->aggregated(made->model.hex(), made->quarantined, clock_.now()));
   log::info("round aggregated",
-            {{"round", round},
-             {"updates", updates.size() - quarantined.size()},
-             {"model", result.hex()},
+            {{"round", round.number},
+             {"updates", updates.size() - made->quarantined.size()},
+             {"model", made->model.hex()},
              {"seconds", std::chrono::duration<double>(clock_.now() - begin).count()}});
+  return {};
+}
+
+// ---- secure aggregation ----
+
+void CoordinatorImpl::begin_secure() {
+  if (!settings_.secure) return;
+  const auto task = machine_->open_task();
+  if (!task) secure_.reset();
+  if (!task || (secure_ && secure_->task() == *task)) return;
+  const auto step_time = std::clamp<std::chrono::milliseconds>(
+      settings_.round_deadline / kSecureStepsInDeadline, kSecureStepMin, kSecureStepMax);
+  secure_.emplace(*task,
+                  SecureRound::Options{
+                      .sum = {.id = secure_sum_name(job_, *task), .length = layout_->size() + 1},
+                      .neighbours = static_cast<std::size_t>(settings_.secure->neighbours),
+                      .seed = system_rng().next(),
+                      .step_time = step_time},
+                  clock_.now());
+}
+
+void CoordinatorImpl::advance_secure() {
+  if (!secure_ || machine_->phase() != Phase::kTraining) return;
+  const auto least = static_cast<std::size_t>(machine_->quorum());
+  const auto closed = secure_->advance(machine_->working(), least, clock_.now());
+  if (!closed.ok())
+    return repeat_round(RoundMachine::RepeatCause::kFailed, closed.error().message());
+  if (!*closed) return;
+  log::info("step of secure aggregation ended",
+            {{"task", secure_->task()},
+             {"step", secure_->step() == SecureRound::Step::kShares ? "keys" : "shares"},
+             {"clients", (*closed)->size()}});
+  note(machine_->fix_clients(**closed, clock_.now()));
+}
+
+void CoordinatorImpl::repeat_round(RoundMachine::RepeatCause cause, const std::string& why) {
+  const Step step = machine_->repeat_round(cause, why, clock_.now());
+  if (step.save) log::warn("round begins again", {{"round", machine_->round()}, {"reason", why}});
+  note(step);
+}
+
+Status CoordinatorImpl::put_secure(const std::string& client, std::string_view task,
+                                   SecureRound::Message message, const Json& json) {
+  const MutexLock lock(mutex_);
+  if (!settings_.secure) return Error(Code::kNotFound, "the job has no secure aggregation");
+  if (!secure_ || secure_->task() != task)
+    return Error(Code::kConflict, "the round of this task is over");
+  const Status put = secure_->put(client, message, json);
+  // New keys after the exchange: the client lost the old ones in a restart.
+  if (!put.ok() && put.error().code() == Code::kConflict && message == SecureRound::Message::kKeys)
+    note(machine_->withdrew(client, clock_.now()));
+  TRY_VOID(put);
+  woken_ = true;
+  work_.notify_all();
+  return {};
+}
+
+Result<std::optional<Json>> CoordinatorImpl::secure_answer(const std::string& client,
+                                                           std::string_view task,
+                                                           SecureRound::Message message) {
+  const MutexLock lock(mutex_);
+  if (!settings_.secure) return Error(Code::kNotFound, "the job has no secure aggregation");
+  if (!secure_ || secure_->task() != task)
+    return Error(Code::kConflict, "the round of this task is over");
+  return secure_->get(client, message);
+}
+
+Result<std::optional<MaskedMean>> CoordinatorImpl::secure_mean(
+    const std::vector<AcceptedUpdate>& updates, const NextModel::Round& round,
+    const Settings& settings) {
+  const auto nothing = [] { return std::optional<MaskedMean>(); };
+  std::unique_ptr<privacy::SumServer> server;
+  std::string task;
+  MaskedForm form;
+  SecureRound::Step step = SecureRound::Step::kVectors;
+  {
+    const MutexLock lock(mutex_);
+    if (!secure_) return nothing();
+    step = secure_->step();
+    if (step == SecureRound::Step::kUnmask && !secure_->can_unmask()) {
+      if (clock_.now() >= *secure_->due())
+        repeat_round(RoundMachine::RepeatCause::kFailed,
+                     "too few clients revealed shares of their neighbours' masks in time");
+      return nothing();
+    }
+    task = secure_->task();
+    form = {.limit = federated::secure_limit(settings), .clients = secure_->clients()};
+    server = secure_->take_server();
+  }
+  // The sum needs no lock, so that clients wait for no arithmetic.
+  Status status;
+  std::optional<MaskedMean> out;
+  if (step == SecureRound::Step::kVectors) {
+    status = add_vectors(updates, round, task, *server);
+  } else {
+    const auto sum = server->sum();
+    const bool is_central =
+        settings.privacy && settings.privacy->mode == federated::PrivacyMode::kCentral;
+    auto mean = sum.ok() ? mean_of(form, *sum, server->summed().size(),
+                                   is_central ? static_cast<double>(round.wanted) : 0)
+                         : sum.error();
+    if (mean.ok())
+      out = std::move(*mean);
+    else
+      status = mean.error();
+  }
+  const MutexLock lock(mutex_);
+  if (!secure_ || secure_->task() != task) return nothing();
+  const bool is_disk = !status.ok() && status.error().code() == Code::kInternal;
+  secure_->return_server(std::move(server), is_disk ? step : SecureRound::Step::kUnmask,
+                         clock_.now());
+  if (is_disk) return status.error();
+  if (!status.ok()) {
+    repeat_round(RoundMachine::RepeatCause::kFailed, status.error().message());
+    return nothing();
+  }
+  tasks_changed_ |= step == SecureRound::Step::kVectors;  // the requests for shares are ready
+  return out;
+}
+
+/// An error of the disk has the code kInternal; all others end the secure round.
+Status CoordinatorImpl::add_vectors(const std::vector<AcceptedUpdate>& updates,
+                                    const NextModel::Round& round, const std::string& task,
+                                    privacy::SumServer& server) {
+  TRY(const Sha256 base, Sha256::parse(round.model));
+  for (const AcceptedUpdate& update : updates) {
+    if (server.summed().contains(update.client)) continue;  // before an error of the disk
+    TRY(const Sha256 digest, Sha256::parse(update.digest));
+    const os::Path path = store_->path_of(StoredUpdate{round.number, update.client, digest});
+    const auto file = federated::read_masked(fs_, path, task, base, layout_->size() + 1);
+    if (!file.ok()) {
+      const Error& error = file.error().error;
+      return Error(file.error().reason == RefusalReason::kIo ? Code::kInternal : Code::kCorrupt,
+                   "update of " + update.client + ": " + error.message());
+    }
+    TRY_VOID(server.take_vector(update.client, file->values));
+  }
+  return server.close_vectors();
+}
+
+Status CoordinatorImpl::remove_dropped(const std::vector<AcceptedUpdate>& updates,
+                                       std::int64_t round) {
+  for (const AcceptedUpdate& update : updates) {
+    {
+      const MutexLock lock(mutex_);
+      if (machine_->round() != round || machine_->in_use({update, round})) continue;
+      // The directory of a complete round goes as a whole.
+      if (machine_->phase() == Phase::kEvaluating || machine_->phase() == Phase::kFinished) break;
+    }
+    TRY(const Sha256 digest, Sha256::parse(update.digest));
+    TRY_VOID(store_->remove({round, update.client, digest}));
+  }
   return {};
 }
 
@@ -835,46 +914,12 @@ Result<Weights> CoordinatorImpl::weights() {
     const MutexLock lock(mutex_);
     hex = machine_->model();
   }
-  TRY(const Sha256 digest, Sha256::parse(hex));
-  TRY(std::string bytes, store_->read(digest));
-  TRY(Weights out, Weights::parse(std::move(bytes)));
-  if (!(out.layout() == *layout_))
-    return Error(Code::kCorrupt, "the stored model has another layout");
-  return out;
+  return NextModel::read(*store_, hex, *layout_);
 }
 
 std::string CoordinatorImpl::metrics_csv() {
   const MutexLock lock(mutex_);
-  std::set<std::string> training, evaluation;
-  for (const auto& record : machine_->history()) {
-    for (const auto& [name, value] : record.training) training.insert(name);
-    for (const auto& [name, value] : record.evaluation) evaluation.insert(name);
-  }
-  const auto quoted = [](const std::string& name) {
-    if (name.find_first_of(",\"\r\n") == std::string::npos) return name;
-    std::string out = "\"";
-    for (const char c : name) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return out + "\"";
-  };
-  std::string out = "round,attempts,clients,updates,refused,samples,seconds,model";
-  for (const std::string& name : training) out += "," + quoted("train_" + name);
-  for (const std::string& name : evaluation) out += "," + quoted(name);
-  out += "\n";
-  const auto number = [](double value) { return codec::write_json(Json(value)); };
-  for (const auto& record : machine_->history()) {
-    for (const std::int64_t value :
-         {record.round, record.attempts, record.clients, record.updates, record.refused})
-      out += std::to_string(value) + ",";
-    out += number(record.samples) + "," + number(record.seconds) + "," + record.model;
-    const auto cell = [&](const Metrics& metrics, const std::string& name) {
-      const auto at = metrics.find(name);
-      out += at == metrics.end() ? "," : "," + number(at->second);
-    };
-    for (const std::string& name : training) cell(record.training, name);
-    for (const std::string& name : evaluation) cell(record.evaluation, name);
-    out += "\n";
-  }
-  return out;
+  return round_table(machine_->history());
 }
 
 }  // namespace
