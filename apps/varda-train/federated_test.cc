@@ -259,7 +259,7 @@ TEST(FederatedContract, VariablesOfThePodAreRead) {
       {"AGG_PORT", "7400"},
       {"FEDERATED", R"({"job": "digits", "uid": "5f1c"})"},
       {"PARAMETERS", R"({"rounds": 20, "client": {"bytesPerSecond": 5000, "nice": 5}})"}};
-  const auto client = read_federated_contract(environment);
+  const auto client = read_federated_contract(environment, os::real_file_system());
   ASSERT_TRUE(client.ok()) << client.error();
   EXPECT_EQ(client->protocol.url, "http://[fd00::7]:7400");
   EXPECT_EQ(client->protocol.client, "default/digits-train-1f2e");
@@ -268,12 +268,12 @@ TEST(FederatedContract, VariablesOfThePodAreRead) {
   EXPECT_EQ(client->worker.client.nice, 5);
   EXPECT_TRUE(client->worker.job.confine_data);
   EXPECT_EQ(client->protocol.directory, "/run/client/client");
-  const auto none = read_federated_contract({});
+  const auto none = read_federated_contract({}, os::real_file_system());
   ASSERT_FALSE(none.ok());
   EXPECT_THAT(none.error().message(), HasSubstr("TRAIN_DATASET_URL"));
   Environment wrong = environment;
   wrong["PARAMETERS"] = R"({"client": {"nice": 99}})";
-  const auto refused = read_federated_contract(wrong);
+  const auto refused = read_federated_contract(wrong, os::real_file_system());
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message(), HasSubstr("PARAMETERS.client: nice"));
 }
