@@ -105,6 +105,7 @@ struct ClientShape {
   Json when, privacy;
   std::int64_t bytes_per_second = 0, nice = 0, threads = 0;
   bool keep_optimizer = false;
+  std::string signing_key_file;
 
   static void describe(Type<ClientShape>& t) {
     using S = ClientShape;
@@ -121,6 +122,32 @@ struct ClientShape {
             "The state of the optimizer stays from round to round. Default: false.");
     t.field("privacy", &S::privacy, "Differential privacy on the node: {clipNorm, noise}.")
         .shaped(open_settings());
+    t.field("signingKeyFile", &S::signing_key_file,
+            "PEM file with the client's Ed25519 key, for secureAggregation.signers.")
+        .length(0, 4096);
+  }
+};
+
+struct SecureAggregationShape {
+  std::int64_t neighbours = 0;
+  double limit = 0;
+  std::vector<std::string> signers;
+
+  static void describe(Type<SecureAggregationShape>& t) {
+    using S = SecureAggregationShape;
+    t.doc("The aggregator learns sums of updates, and no single update.");
+    t.field("neighbours", &S::neighbours,
+            "Clients with which a client shares masks; an even number. Default: 10.")
+        .range(4, 254);
+    t.field("limit", &S::limit,
+            "Values beyond it are cut. Default: 8, or derived from the clip of privacy.")
+        .range(0, kCountMax);
+    t.field("signers", &S::signers,
+            "Ed25519 public keys in base64, one for each client. Default: keys without signature.")
+        .items_max(10'000)
+        .each_pattern("^[A-Za-z0-9+/]{43}=$")
+        .each_length(44, 44);
+    t.rule(rules::above("limit", 0));
   }
 };
 
@@ -130,7 +157,8 @@ struct FederatedShape {
                local_steps = 0, buffer_size = 0, staleness_max = 0, seed = 0;
   double quorum = 0, fraction = 0, proximal = 0;
   std::optional<AggregatorShape> aggregator;
-  Json round_deadline, trainer, privacy, secure_aggregation;
+  Json round_deadline, trainer, privacy;
+  std::optional<SecureAggregationShape> secure_aggregation;
   std::optional<StopShape> stop;
   std::optional<FederatedEvaluationShape> evaluation;
   std::optional<CompressionShape> compression;
@@ -203,8 +231,7 @@ void FederatedShape::describe(Type<FederatedShape>& t) {
   t.field("privacy", &S::privacy, "Differential privacy. The guide has the members.")
       .shaped(open_settings());
   t.field("secureAggregation", &S::secure_aggregation,
-          "Secure aggregation: the aggregator learns sums only. The guide has the members.")
-      .shaped(open_settings());
+          "The aggregator learns sums of updates, and no single update. {} has the defaults.");
   t.field("seed", &S::seed, "Seed of all random choices. Default: 1.").format("int64");
   t.rule(rules::above("quorum", 0));
   t.rule(rules::above("fraction", 0));
@@ -212,6 +239,14 @@ void FederatedShape::describe(Type<FederatedShape>& t) {
                                "may not be set together with clientsPerRound"));
   t.rule(rules::forbidden_with({"localEpochs", Shape::kNumber}, {{"localSteps", Shape::kNumber}},
                                "may not be set together with localSteps"));
+  const rules::Member secure{"secureAggregation", Shape::kObject};
+  t.rule(rules::forbidden_when(secure, "mode", "async",
+                               "needs the mode sync: all clients of a sum share keys"));
+  t.rule(rules::forbidden_when(secure, "late", "fold",
+                               "needs late: drop, since a late update misses its sum"));
+  for (const char* encoding : {"fp16", "bf16", "int8", "topk"})
+    t.rule(rules::forbidden_when(secure, "compression.encoding", encoding,
+                                 "needs compression.encoding: dense, since masks fill all bits"));
 }
 
 }  // namespace
