@@ -66,7 +66,7 @@ class SecureRound {
   std::optional<SteadyTime> due() const;
 
   bool can_unmask() const { return server_ && server_->can_unmask(); }
-  /// For long work without a lock. Null: another thread has it. put() and get() go on meanwhile.
+  /// For long work without a lock. Null: another thread has it. put() and get() continue meanwhile.
   std::unique_ptr<privacy::SumServer> take_server() { return std::move(server_); }
   void return_server(std::unique_ptr<privacy::SumServer> server, Step step, SteadyTime now);
 

@@ -520,7 +520,7 @@ TEST_F(SecureMessages, HostileMessagesAreRefused) {
   for (const auto& one : all) take_shares(*one);
   EXPECT_EQ(put(first, "unmask", "{}"), 409);  // vectors first
 
-  // A vector of another length takes its client out of the round, and the others go on.
+  // A vector of another length takes its client out of the round, and the others continue.
   const std::string shorter = federated::encode_masked({.task = first.task(), .base = first.base()},
                                                        std::vector<std::uint32_t>(length() - 1))
                                   .value();
