@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "aggregator_client.h"
+#include "codec/ed25519.h"
 #include "codec/json.h"
 #include "codec/yaml.h"
 #include "federated/update.h"
@@ -276,6 +277,36 @@ TEST(FederatedContract, VariablesOfThePodAreRead) {
   const auto refused = read_federated_contract(wrong, os::real_file_system());
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message(), HasSubstr("PARAMETERS.client: nice"));
+}
+
+TEST(FederatedContract, SecureAggregationIsADemandOfTheControlPlane) {
+  Environment environment = {{"TRAIN_DATASET_URL", "/data/train.csv"},
+                             {"MODEL_URL", "/run/client"},
+                             {"PARAMETERS", R"({"rounds": 20})"}};
+  const auto secure_of = [&](const std::string& parameters) {
+    environment["PARAMETERS"] = parameters;
+    return read_federated_contract(environment, os::real_file_system());
+  };
+  EXPECT_FALSE(secure_of(R"({"rounds": 20})")->protocol.secure.required);
+  const auto unsigned_keys = secure_of(R"({"secureAggregation": {}})");
+  ASSERT_TRUE(unsigned_keys.ok()) << unsigned_keys.error();
+  EXPECT_TRUE(unsigned_keys->protocol.secure.required);
+  EXPECT_TRUE(unsigned_keys->protocol.secure.trusted_signers.empty());
+
+  const os::testing::TestDirectory files;
+  const auto key = codec::Ed25519PrivateKey::generate();
+  const os::Path file = files / "key.pem";
+  ASSERT_TRUE(os::write_file_atomically(os::real_file_system(), file, key.pem()).ok());
+  const std::string signers =
+      R"("secureAggregation": {"signers": [")" + key.public_key().base64() + R"("]})";
+  const auto with_key =
+      secure_of(R"({"client": {"signingKeyFile": ")" + file.string() + R"("}, )" + signers + "}");
+  ASSERT_TRUE(with_key.ok()) << with_key.error();
+  EXPECT_EQ(with_key->protocol.secure.trusted_signers.size(), 1u);
+  EXPECT_EQ(with_key->protocol.secure.signing_key->public_key(), key.public_key());
+  EXPECT_THAT(secure_of("{" + signers + "}").error().message(), HasSubstr("signingKeyFile"));
+  EXPECT_THAT(secure_of(R"({"secureAggregation": {"signers": ["x"]}})").error().message(),
+              HasSubstr("Ed25519"));
 }
 
 /// An aggregator on a port, and an agent on a socket.
