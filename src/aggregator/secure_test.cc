@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -91,20 +92,21 @@ class LiveClient {
   }
   ~LiveClient() { kill(); }
   void start() {
-    thread_ = std::jthread([this](const std::stop_token& stop) {
+    stop_ = std::stop_source();
+    thread_ = std::jthread([this, token = stop_.get_token()] {
       const auto http = net::make_client({});
       Anywhere machine;
       participant::Observer observer;
-      auto outcome = participant::run(Context(stop), options, *http, os::real_file_system(), worker,
-                                      machine, observer);
+      auto outcome = participant::run(Context(token), options, *http, os::real_file_system(),
+                                      worker, machine, observer);
       const MutexLock lock(mutex_);
       outcome_ = std::move(outcome);
     });
   }
   /// Also called by the client's own thread.
-  void request_kill() { thread_.request_stop(); }
+  void request_kill() { stop_.request_stop(); }
   void kill() {
-    thread_.request_stop();
+    stop_.request_stop();
     if (thread_.joinable()) thread_.join();
   }
   std::optional<Result<participant::Outcome>> outcome() {
@@ -118,6 +120,7 @@ class LiveClient {
  private:
   Mutex mutex_;
   std::optional<Result<participant::Outcome>> outcome_ GUARDED_BY(mutex_);
+  std::stop_source stop_;
   std::jthread thread_;
 };
 
@@ -179,7 +182,7 @@ class SecureJobs : public ::testing::Test {
     while (system_clock().now() < limit) {
       Snapshot now = job_->snapshot();
       if (now.phase == Phase::kFinished) return now;
-      std::this_thread::sleep_for(milliseconds(2));
+      std::this_thread::yield();
     }
     ADD_FAILURE() << "the job does not end";
     return job_->snapshot();
@@ -266,16 +269,17 @@ TEST_F(SecureJobs, ClientsWeighTheSameWithUniformWeights) {
 
 TEST_F(SecureJobs, ClientThatIsKilledInTheTrainingDropsOutAndJoinsTheNextRound) {
   start();
+  LiveClient& killed = client(1);
   bool came_back = false;
-  client(1).worker.on_train = [&](const participant::Task& task) {
-    if (task.round == 1) client(1).request_kill();
+  killed.worker.on_train = [&](const participant::Task& task) {
+    if (task.round == 1) killed.request_kill();
   };
   client(0).worker.on_train = [&](const participant::Task& task) {
     // The killed client comes back before the next round opens.
     if (task.round != 1 || std::exchange(came_back, true)) return;
-    while (!client(1).outcome()) std::this_thread::sleep_for(milliseconds(1));
-    client(1).worker.on_train = {};
-    client(1).start();
+    while (!killed.outcome()) std::this_thread::yield();
+    killed.worker.on_train = {};
+    killed.start();
   };
   start_clients();
   const Snapshot end = finished();
@@ -289,11 +293,12 @@ TEST_F(SecureJobs, ClientThatIsKilledInTheTrainingDropsOutAndJoinsTheNextRound) 
 
 TEST_F(SecureJobs, RoundEndsWithoutAClientThatStaysAway) {
   start();
-  client(1).worker.on_train = [&](const participant::Task& one) {
-    if (one.round == 1) client(1).request_kill();
+  LiveClient& killed = client(1);
+  killed.worker.on_train = [&](const participant::Task& one) {
+    if (one.round == 1) killed.request_kill();
   };
   start_clients();
-  while (!client(1).outcome()) std::this_thread::sleep_for(milliseconds(1));
+  while (!killed.outcome()) std::this_thread::yield();
   job_->left(sample_.clients()[1]);  // as `lost_after` does
   const Snapshot end = finished();
   EXPECT_EQ(end.reason, "Complete") << end.message;
@@ -307,10 +312,10 @@ TEST_F(SecureJobs, RestartedAggregatorRepeatsTheRoundWithTheSameModel) {
   for (std::size_t i = 0; i < 5; ++i)
     client(i).worker.on_train = [&](const participant::Task&) {
       ++at_work;
-      while (!go_on) std::this_thread::sleep_for(milliseconds(1));
+      while (!go_on) std::this_thread::yield();
     };
   start_clients();
-  while (at_work < 5) std::this_thread::sleep_for(milliseconds(1));
+  while (at_work < 5) std::this_thread::yield();
   stop();
   go_on = true;
   start();
