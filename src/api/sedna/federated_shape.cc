@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/ai/trainer_shape.h"
@@ -177,6 +178,32 @@ void FederatedEvaluationShape::describe(Type<FederatedEvaluationShape>& t) {
       .range(0, 100'000);
 }
 
+/// With secureAggregation, the member at `path` is absent or `value`.
+Rule secure_needs(std::vector<std::string> path, const std::string& value, const std::string& why) {
+  Rule rule;
+  rule.cel = "!has(self.secureAggregation)";
+  std::string member = "self";
+  for (const std::string& name : path) {
+    member += "." + name;
+    rule.cel += " || !has(" + member + ")";
+  }
+  rule.cel += " || " + member + " == " + rules::cel_quote(value);
+  rule.message = why;
+  rule.reason = "FieldValueForbidden";
+  rule.field_path = ".secureAggregation";
+  rule.check = [path = std::move(path), value, why](const Json& self) -> std::vector<Violation> {
+    if (self["secureAggregation"].is_null()) return {};
+    const Json* found = &self;
+    for (const std::string& name : path) {
+      found = found->find(name);
+      if (found == nullptr) return {};
+    }
+    if (!found->is_string() || found->as_string() == value) return {};
+    return {{"FieldValueForbidden", ".secureAggregation", "Forbidden: " + why}};
+  };
+  return rule;
+}
+
 void FederatedShape::describe(Type<FederatedShape>& t) {
   using S = FederatedShape;
   t.doc("Settings of varda-aggregate.");
@@ -239,14 +266,10 @@ void FederatedShape::describe(Type<FederatedShape>& t) {
                                "may not be set together with clientsPerRound"));
   t.rule(rules::forbidden_with({"localEpochs", Shape::kNumber}, {{"localSteps", Shape::kNumber}},
                                "may not be set together with localSteps"));
-  const rules::Member secure{"secureAggregation", Shape::kObject};
-  t.rule(rules::forbidden_when(secure, "mode", "async",
-                               "needs the mode sync: all clients of a sum share keys"));
-  t.rule(rules::forbidden_when(secure, "late", "fold",
-                               "needs late: drop, since a late update misses its sum"));
-  for (const char* encoding : {"fp16", "bf16", "int8", "topk"})
-    t.rule(rules::forbidden_when(secure, "compression.encoding", encoding,
-                                 "needs compression.encoding: dense, since masks fill all bits"));
+  t.rule(secure_needs({"mode"}, "sync", "needs the mode sync: all clients of a sum share keys"));
+  t.rule(secure_needs({"late"}, "drop", "needs late: drop, since a late update misses its sum"));
+  t.rule(secure_needs({"compression", "encoding"}, "dense",
+                      "needs compression.encoding: dense, since masks fill all bits"));
 }
 
 }  // namespace
