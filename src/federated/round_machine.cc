@@ -454,6 +454,15 @@ Step RoundMachine::try_close() {
   }
   const std::int64_t have = updates_of_chosen();
   if (have >= target_) return close();
+  const std::int64_t possible =
+      std::count_if(chosen_.begin(), chosen_.end(), [&](const auto& entry) {
+        return current_.contains(entry.first) || (!entry.second && !excluded(entry.first));
+      });
+  if (fixed_ && possible < quorum())
+    return repeat_round(RepeatCause::kFailed,
+                        std::to_string(possible) + " of " + std::to_string(quorum()) +
+                            " clients are left in the secure sum",
+                        now_);
   for (const auto& [client, refused] : chosen_) {
     if (fixed_ && !present_.contains(client)) continue;
     if (!refused && !excluded(client) && !current_.contains(client)) return {};

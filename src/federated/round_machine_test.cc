@@ -606,6 +606,18 @@ TEST_F(Rounds, ClientThatWithdrawsIsNotWaitedFor) {
   EXPECT_TRUE(m.withdrew("c3", now).aggregate);
 }
 
+TEST_F(Rounds, RoundIsRepeatedAtOnceIfItsClientsCannotReachTheQuorum) {
+  settings.quorum = 1;
+  RoundMachine m = machine(3);
+  join(m, 1, 3);
+  m.fix_clients({"c1", "c2", "c3"}, now);
+  upload(m, "c1", 1);
+  EXPECT_TRUE(m.withdrew("c3", now).tasks);
+  EXPECT_EQ(m.phase(), Phase::kTraining);
+  EXPECT_EQ(m.train_task(task(m, "c3"))->repeat, 1);
+  EXPECT_TRUE(m.updates().empty());
+}
+
 TEST_F(Rounds, RepeatedRoundHasTheSameModelAndAnotherTask) {
   RoundMachine m = machine(2);
   join(m, 1, 2);
