@@ -1,5 +1,6 @@
 // Secure aggregation with real clients: the server and the clients of one job in this process.
 #include <atomic>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <map>
 #include <memory>
@@ -265,6 +266,31 @@ TEST_F(SecureJobs, ClientsWeighTheSameWithUniformWeights) {
   start_clients();
   EXPECT_EQ(finished().reason, "Complete");
   expect_near(weights(), expected({{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}}, true), 1e-6);
+}
+
+TEST_F(SecureJobs, CentralNoiseGoesToTheSumOfClippedUpdates) {
+  federated::PrivacySettings privacy;
+  privacy.clip = 0.5;
+  privacy.noise_multiplier = 1e-4;
+  sample_.settings.privacy = privacy;
+  sample_.settings.rounds = 1;
+  start();
+  start_clients();
+  const Snapshot end = finished();
+  EXPECT_EQ(end.reason, "Complete") << end.message;
+  EXPECT_GT(end.epsilon.value_or(0), 0);
+  const auto model = sample_.model().weights().values();
+  std::vector<double> want(model.begin(), model.end());
+  for (const std::string& name : sample_.clients()) {
+    const auto delta = delta_of(name, 1, want.size());
+    double squares = 0;
+    for (const float value : delta) squares += static_cast<double>(value) * value;
+    ASSERT_GT(std::sqrt(squares), privacy.clip);
+    // All clients weigh the same, whatever their samples.
+    for (std::size_t i = 0; i < want.size(); ++i)
+      want[i] += delta[i] * privacy.clip / std::sqrt(squares) / 5;
+  }
+  expect_near(weights(), want, 1e-4);
 }
 
 TEST_F(SecureJobs, ClientThatIsKilledInTheTrainingDropsOutAndJoinsTheNextRound) {
