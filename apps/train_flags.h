@@ -20,7 +20,7 @@ struct TrainFlags {
   std::string checkpoint_every = "60s";
   bool worker = false;
   bool is_federated = false;  // --federated, with or without a value
-  std::string federated, client_name, when, privacy, give_up_after = "1h";
+  std::string federated, client_name, when, privacy, secure, give_up_after = "1h";
   std::uint64_t bandwidth = 0;
   std::int64_t nice = 0;
 
@@ -158,6 +158,11 @@ inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
   parser
       .add_option("--privacy", flags.privacy,
                   "clipped samples and noise (DP-SGD), as YAML: '{clipNorm: 1, noise: 1.1}'")
+      ->group(federated);
+  parser
+      .add_option("--secure", flags.secure,
+                  "refuse a job without secure aggregation; as YAML: {}, or with signed keys "
+                  "'{signers: [BASE64, ...], signingKeyFile: key.pem}'")
       ->group(federated);
 
   parser.add_option("--log-format", flags.log_format, "text or json")

@@ -92,6 +92,10 @@ void add_flags(CLI::App& parser, Flags& flags) {
       ->group(rounds);
   parser.add_option("--encoding", flags.encoding, "of updates: dense, fp16, bf16, int8 or topk")
       ->group(rounds);
+  parser
+      .add_flag("--secure-aggregation", flags.secure_aggregation,
+                "the aggregator sees sums of updates only; --settings has more")
+      ->group(rounds);
   parser.add_option("--late", flags.late, "late updates: drop or fold")->group(rounds);
   parser.add_option("--seed", flags.seed, "of the choice of clients and of the training")
       ->group(rounds);
@@ -179,6 +183,7 @@ Result<Json> settings_of(os::FileSystem& fs, const Flags& flags) {
   set("proximal", flags.proximal);
   if (flags.evaluate_every) member(settings, "evaluation").set("every", *flags.evaluate_every);
   if (flags.encoding) member(settings, "compression").set("encoding", *flags.encoding);
+  if (flags.secure_aggregation) (void)member(settings, "secureAggregation");
   set("late", flags.late);
   set("seed", flags.seed);
   return settings;

@@ -23,6 +23,7 @@ struct Flags {
   std::int64_t threads = 0;  // 0: one for each processor
   std::string lost_after = "90s";
 
+  bool secure_aggregation = false;
   std::optional<std::string> mode, aggregator, round_deadline, late, encoding;
   std::optional<std::int64_t> rounds, minimum_clients, clients_per_round, local_epochs, local_steps,
       seed, evaluate_every;

@@ -75,6 +75,10 @@ Json status_json(const Snapshot& snapshot) {
 }
 
 Result<std::unique_ptr<Job>> Job::open(JobOptions options, os::FileSystem& fs) {
+  if (!options.flower.empty() && options.settings.secure)
+    return Error(
+        Code::kInvalid,
+        "--flower excludes secureAggregation: Flower's clients send updates without masks");
   std::unique_ptr<Job> job(new Job());
   job->fs_ = &fs;
   TRY(job->source_, worker::read_model(fs, options.model).context("--model"));

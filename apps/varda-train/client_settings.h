@@ -7,9 +7,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/result.h"
 #include "codec/json.h"
+#include "os/file_system.h"
+#include "participant/client.h"
 #include "participant/conditions.h"
 
 namespace varda::trainapp {
@@ -26,10 +29,16 @@ struct ClientSettings {
   std::int64_t threads = 0;  // 0: the trainer's
   bool keep_optimizer = false;
   std::optional<PrivacySettings> privacy;
+  std::string signing_key_file;  // Ed25519 key for secure aggregation, as PEM; "": none
 };
 
 /// Absent members have their defaults. kInvalid: a member is unknown or wrong; the message has the
 /// path.
 Result<ClientSettings> parse_client_settings(const codec::Json& json);
+
+/// The demands on secure aggregation: the member `secureAggregation` of spec.federated, or the flag
+/// --secure. Only `signers` is read. Null: none. kInvalid: a wrong key, or signers without an own key.
+Result<participant::SecureIdentity> secure_identity(os::FileSystem& fs, const codec::Json& json,
+                                                    const std::string& signing_key_file);
 
 }  // namespace varda::trainapp

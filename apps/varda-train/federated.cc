@@ -73,7 +73,8 @@ Error failed_job(const participant::Outcome& outcome) {
 
 }  // namespace
 
-Result<FederatedClient> read_federated_contract(const Environment& environment) {
+Result<FederatedClient> read_federated_contract(const Environment& environment,
+                                                os::FileSystem& fs) {
   FederatedClient out;
   Job& job = out.worker.job;
   // Without an initial model on the node, the aggregator sends the file.
@@ -88,6 +89,10 @@ Result<FederatedClient> read_federated_contract(const Environment& environment) 
   job.classes_setting = "trainer.head.classes";
   TRY(const Json parameters, worker::object_of(environment, "PARAMETERS"));
   TRY(out.worker.client, parse_client_settings(parameters["client"]).context("PARAMETERS.client"));
+  // The control plane wrote PARAMETERS, so a wrong aggregator cannot switch the protection off.
+  TRY(out.protocol.secure,
+      secure_identity(fs, parameters["secureAggregation"], out.worker.client.signing_key_file)
+          .context("PARAMETERS.secureAggregation"));
   TRY(const Json federated, worker::object_of(environment, "FEDERATED"));
 
   out.worker.directory = job.directory;
@@ -145,7 +150,7 @@ int work_federated(const Context& ctx, const Environment& environment, Federated
     parts.api.token_file = access.token_file;
     api = std::make_unique<WorkerApi>(parts.api, *agent, parts.fs);
   }
-  const auto client = read_federated_contract(environment);
+  const auto client = read_federated_contract(environment, parts.fs);
   if (!client.ok()) return report_failure(ctx, api.get(), client.error());
   if (client->protocol.url.empty() && access.socket.empty())
     return report_failure(ctx, api.get(),

@@ -22,9 +22,10 @@ struct FederatedClient {
   participant::Options protocol;
 };
 
-/// The client of a pod: FEDERATED, PARAMETERS and the variables of a TrainingModel. `protocol.url`
+/// The client of a pod: FEDERATED, PARAMETERS and the variables of a TrainingModel. A key for
+/// signatures comes from `fs`. `protocol.url`
 /// is empty without AGG_IP. kInvalid: the message names the variable.
-Result<FederatedClient> read_federated_contract(const Environment& environment);
+Result<FederatedClient> read_federated_contract(const Environment& environment, os::FileSystem& fs);
 
 /// Runs on a desk, with lines on standard error. Returns the exit code, as work() does; 1 also if
 /// the job failed.

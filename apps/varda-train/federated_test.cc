@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "aggregator_client.h"
+#include "codec/ed25519.h"
 #include "codec/json.h"
 #include "codec/yaml.h"
 #include "federated/update.h"
@@ -259,7 +260,7 @@ TEST(FederatedContract, VariablesOfThePodAreRead) {
       {"AGG_PORT", "7400"},
       {"FEDERATED", R"({"job": "digits", "uid": "5f1c"})"},
       {"PARAMETERS", R"({"rounds": 20, "client": {"bytesPerSecond": 5000, "nice": 5}})"}};
-  const auto client = read_federated_contract(environment);
+  const auto client = read_federated_contract(environment, os::real_file_system());
   ASSERT_TRUE(client.ok()) << client.error();
   EXPECT_EQ(client->protocol.url, "http://[fd00::7]:7400");
   EXPECT_EQ(client->protocol.client, "default/digits-train-1f2e");
@@ -268,14 +269,44 @@ TEST(FederatedContract, VariablesOfThePodAreRead) {
   EXPECT_EQ(client->worker.client.nice, 5);
   EXPECT_TRUE(client->worker.job.confine_data);
   EXPECT_EQ(client->protocol.directory, "/run/client/client");
-  const auto none = read_federated_contract({});
+  const auto none = read_federated_contract({}, os::real_file_system());
   ASSERT_FALSE(none.ok());
   EXPECT_THAT(none.error().message(), HasSubstr("TRAIN_DATASET_URL"));
   Environment wrong = environment;
   wrong["PARAMETERS"] = R"({"client": {"nice": 99}})";
-  const auto refused = read_federated_contract(wrong);
+  const auto refused = read_federated_contract(wrong, os::real_file_system());
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message(), HasSubstr("PARAMETERS.client: nice"));
+}
+
+TEST(FederatedContract, SecureAggregationIsADemandOfTheControlPlane) {
+  Environment environment = {{"TRAIN_DATASET_URL", "/data/train.csv"},
+                             {"MODEL_URL", "/run/client"},
+                             {"PARAMETERS", R"({"rounds": 20})"}};
+  const auto secure_of = [&](const std::string& parameters) {
+    environment["PARAMETERS"] = parameters;
+    return read_federated_contract(environment, os::real_file_system());
+  };
+  EXPECT_FALSE(secure_of(R"({"rounds": 20})")->protocol.secure.required);
+  const auto unsigned_keys = secure_of(R"({"secureAggregation": {}})");
+  ASSERT_TRUE(unsigned_keys.ok()) << unsigned_keys.error();
+  EXPECT_TRUE(unsigned_keys->protocol.secure.required);
+  EXPECT_TRUE(unsigned_keys->protocol.secure.trusted_signers.empty());
+
+  const os::testing::TestDirectory files;
+  const auto key = codec::Ed25519PrivateKey::generate();
+  const os::Path file = files / "key.pem";
+  ASSERT_TRUE(os::write_file_atomically(os::real_file_system(), file, key.pem()).ok());
+  const std::string signers =
+      R"("secureAggregation": {"signers": [")" + key.public_key().base64() + R"("]})";
+  const auto with_key =
+      secure_of(R"({"client": {"signingKeyFile": ")" + file.string() + R"("}, )" + signers + "}");
+  ASSERT_TRUE(with_key.ok()) << with_key.error();
+  EXPECT_EQ(with_key->protocol.secure.trusted_signers.size(), 1u);
+  EXPECT_EQ(with_key->protocol.secure.signing_key->public_key(), key.public_key());
+  EXPECT_THAT(secure_of("{" + signers + "}").error().message(), HasSubstr("signingKeyFile"));
+  EXPECT_THAT(secure_of(R"({"secureAggregation": {"signers": ["x"]}})").error().message(),
+              HasSubstr("Ed25519"));
 }
 
 /// An aggregator on a port, and an agent on a socket.

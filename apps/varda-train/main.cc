@@ -105,6 +105,9 @@ Result<FederatedClient> federated_client(os::FileSystem& fs, const app::TrainFla
   TRY(codec::Json privacy, yaml_flag("--privacy", flags.privacy));
   client.set("privacy", std::move(privacy));
   TRY(out.worker.client, parse_client_settings(client));
+  TRY(const codec::Json secured, yaml_flag("--secure", flags.secure));
+  TRY(auto secure,
+      secure_identity(fs, secured, secured["signingKeyFile"].as_string()).context("--secure"));
   out.worker.directory = flags.out;
   TRY(const net::Url url, net::Url::parse(flags.federated).context("--federated"));
   if (url.target != "/")
@@ -112,6 +115,7 @@ Result<FederatedClient> federated_client(os::FileSystem& fs, const app::TrainFla
   out.protocol = {.url = url.origin(),
                   .client = flags.client_name.empty() ? host_name() : flags.client_name,
                   .directory = os::Path(flags.out) / "client",
+                  .secure = std::move(secure),
                   .when = out.worker.client.when,
                   .bytes_per_second = flags.bandwidth,
                   .give_up_after = *parse_duration(flags.give_up_after)};

@@ -34,6 +34,10 @@ class Refused(Exception):
     """The aggregator refuses a request for good."""
 
 
+class NotSupported(Exception):
+    """The job needs a part of the protocol that this client lacks."""
+
+
 class JobFailed(Exception):
     """The job ended without its rounds."""
 
@@ -363,7 +367,7 @@ class Client:
         self._retry('evaluation', attempt)
 
     def run(self, train, evaluate=None):
-        """Takes tasks until the job ends. JobFailed: it ended without its rounds."""
+        """Takes tasks until the job ends. JobFailed: it ended without its rounds. NotSupported: it aggregates securely."""
         after = self._send_pending()
         while True:
             task = self.task(after)
@@ -375,6 +379,9 @@ class Client:
                     raise JobFailed(task.get('message', ''))
                 return
             if task['kind'] == 'train':
+                if task.get('secure'):
+                    raise NotSupported('this client has no secure aggregation: use varda-train, or a job '
+                                       'without secureAggregation')
                 self._train(task, train)
             elif task['kind'] == 'evaluate':
                 self._evaluate(task, evaluate)

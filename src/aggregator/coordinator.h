@@ -21,7 +21,9 @@
 #include <vector>
 
 #include "aggregator/model_file.h"
+#include "aggregator/secure_round.h"
 #include "aggregator/store.h"
+#include "aggregator/task_document.h"
 #include "base/clock.h"
 #include "base/context.h"
 #include "base/result.h"
@@ -33,12 +35,6 @@
 #include "os/file_system.h"
 
 namespace varda::aggregator {
-
-/// Files that clients without a copy of the model need beside the weights.
-struct ModelExtras {
-  std::vector<std::string> labels;
-  std::string yaml;  // content of model.yaml; "": none
-};
 
 /// The state of a job at one moment, for reports.
 struct Snapshot {
@@ -92,8 +88,8 @@ class Coordinator {
   virtual void left(const std::string& client) = 0;
   /// The client's task; nothing: the client waits for on_change().
   virtual std::optional<federated::Task> task_for(const std::string& client) = 0;
-  /// The task as clients read it.
-  virtual codec::Json task_json(const federated::Task& task) = 0;
+  /// The task as the client reads it.
+  virtual codec::Json task_json(const std::string& client, const federated::Task& task) = 0;
 
   virtual federated::Verdict judge(const std::string& client, std::string_view task,
                                    const codec::Sha256& digest) = 0;
@@ -115,6 +111,14 @@ class Coordinator {
   /// evaluation is over.
   virtual Status evaluated(const std::string& client, std::string_view task, double samples,
                            const federated::Metrics& metrics) = 0;
+  /// A message of secure aggregation for the task, as SecureRound::put(). kNotFound: the job has no
+  /// secure aggregation. kConflict also: the round of the task is over.
+  virtual Status put_secure(const std::string& client, std::string_view task,
+                            SecureRound::Message message, const codec::Json& json) = 0;
+  /// The answer, as SecureRound::get(); nothing: wait for on_change().
+  virtual Result<std::optional<codec::Json>> secure_answer(const std::string& client,
+                                                           std::string_view task,
+                                                           SecureRound::Message message) = 0;
   /// Bytes of the largest acceptable update.
   virtual std::uint64_t update_bytes_max() const = 0;
   virtual Store& store() = 0;

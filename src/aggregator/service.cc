@@ -22,10 +22,12 @@ using net::Request;
 using net::Response;
 
 constexpr std::size_t kEvaluationBytesMax = 64 << 10;
+constexpr std::size_t kSecureBytesMax = 256 << 10;  // sealed shares for 254 neighbours
 constexpr std::size_t kTaskBytesMax = 128;
 constexpr std::string_view kDigest = "sha256:";
 constexpr std::string_view kUpdates = "/v1/updates/", kModels = "/v1/models/",
-                           kEvaluations = "/v1/evaluations/", kTask = "/v1/task";
+                           kEvaluations = "/v1/evaluations/", kSecure = "/v1/secure/",
+                           kTask = "/v1/task";
 
 Response json_response(int status, const Json& body) {
   return {.status = status,
@@ -90,6 +92,22 @@ Result<UpdatePath> parse_update_path(std::string_view path) {
   UpdatePath out{.task = std::string(path.substr(0, slash))};
   TRY(out.digest, digest_of_path(path.substr(slash + 1)));
   return out;
+}
+
+struct SecurePath {
+  std::string task;
+  SecureRound::Message message = SecureRound::Message::kKeys;
+};
+
+/// "/v1/secure/TASK/keys"
+Result<SecurePath> parse_secure_path(std::string_view path) {
+  path.remove_prefix(kSecure.size());
+  const std::size_t slash = path.find('/');
+  const auto message =
+      slash == std::string_view::npos ? std::nullopt : parse_secure_message(path.substr(slash + 1));
+  if (!message || slash == 0 || slash > kTaskBytesMax)
+    return Error(Code::kNotFound, "the path must be /v1/secure/TASK/ and keys, shares or unmask");
+  return SecurePath{std::string(path.substr(0, slash)), *message};
 }
 
 /// The piece that a PUT announces.
@@ -188,7 +206,9 @@ net::Server::Options Service::server_options() {
   out.connections_max = 12'000;
   out.json_refusals = true;
   out.body_bytes_max = std::numeric_limits<std::size_t>::max();
-  out.body_bytes_max_of = [](std::string_view, std::string_view) { return kEvaluationBytesMax; };
+  out.body_bytes_max_of = [](std::string_view, std::string_view target) {
+    return target.starts_with(kSecure) ? kSecureBytesMax : kEvaluationBytesMax;
+  };
   out.stream_buffer_bytes_max = 256 << 10;
   out.receive = [this](const Request& head) { return receive(head); };
   return out;
@@ -197,7 +217,8 @@ net::Server::Options Service::server_options() {
 net::Handler Service::handler() {
   auto blocking = pool_.wrap([this](const Request& request) { return answer(request); });
   return [this, blocking](Request request, net::Responder respond) {
-    if (request.path() == kTask && request.method == "GET")
+    const bool polls = request.path() == kTask || request.path().starts_with(kSecure);
+    if (polls && request.method == "GET")
       poll(request, std::move(respond));
     else
       blocking(std::move(request), std::move(respond));
@@ -220,7 +241,14 @@ void Service::poll(const Request& request, net::Responder respond) {
     polled_.insert(*client);
   }
   const net::Query query = net::Query::parse(request.query());
+  PollKey key{.client = *client, .secure = request.path() != kTask};
   std::string after(query.get("after"));
+  std::optional<SecureAsk> secure;
+  if (key.secure) {
+    auto path = parse_secure_path(request.path());
+    if (!path.ok()) return respond(refuse(path.error()));
+    secure = SecureAsk{std::move(path->task), path->message};
+  }
   std::chrono::seconds wait{0};
   if (const auto text = query.find("wait")) {
     const auto number = parse_integer<std::int64_t>(*text);
@@ -228,56 +256,74 @@ void Service::poll(const Request& request, net::Responder respond) {
       return respond(refuse(400, "Invalid", "wait must be a number of seconds"));
     wait = std::min<std::chrono::seconds>(std::chrono::seconds(*number), options_.wait_max);
   }
-  const auto task = coordinator_.task_for(*client);
-  const bool end = task && task->kind == federated::Task::Kind::kEnd;
-  if (task && (end || task->id != after)) return respond(task_response(*client, *task));
+  if (auto response = ready(key, after, secure)) return respond(std::move(*response));
   if (wait.count() == 0) return respond({.status = 204});
+  Poll poll{.after = std::move(after),
+            .secure = std::move(secure),
+            .until = system_clock().now() + wait,
+            .respond = std::move(respond)};
   std::optional<Poll> replaced;
   {
     const MutexLock lock(mutex_);
     if (!draining_) {
-      Poll poll{.after = std::move(after),
-                .until = system_clock().now() + wait,
-                .respond = std::move(respond)};
-      const auto at = polls_.find(*client);
+      const auto at = polls_.find(key);
       if (at == polls_.end()) {
-        polls_.emplace(*client, std::move(poll));
+        polls_.emplace(key, std::move(poll));
       } else {
-        // A client has one poll. The earlier connection is probably broken.
+        // A client has one poll of a kind. The earlier connection is probably broken.
         replaced.emplace(std::move(at->second));
         polls_.erase(at);
-        polls_.emplace(*client, std::move(poll));
+        polls_.emplace(key, std::move(poll));
       }
-      // The task may have changed since the look above.
+      // The answer may have changed since the look above.
       tasks_changed_ = true;
       changed_.notify_all();
     } else {
-      replaced.emplace(Poll{.respond = std::move(respond)});
+      replaced.emplace(std::move(poll));
     }
   }
   if (replaced) replaced->respond({.status = 204});
 }
 
+std::optional<Response> Service::ready(const PollKey& key, const std::string& after,
+                                       const std::optional<SecureAsk>& secure) {
+  if (secure) {
+    const auto answer = coordinator_.secure_answer(key.client, secure->task, secure->message);
+    if (!answer.ok()) return refuse(answer.error());
+    if (!*answer) return std::nullopt;
+    return json_response(200, **answer);
+  }
+  const auto task = coordinator_.task_for(key.client);
+  const bool end = task && task->kind == federated::Task::Kind::kEnd;
+  if (!task || (!end && task->id == after)) return std::nullopt;
+  return task_response(key.client, *task);
+}
+
 void Service::answer_polls(const std::stop_token& stop) {
+  struct Waiting {
+    PollKey key;
+    std::string after;
+    std::optional<SecureAsk> secure;
+  };
   while (!stop.stop_requested()) {
-    std::vector<std::pair<std::string, std::string>> waiting;  // clients and their last tasks
+    std::vector<Waiting> waiting;
     std::vector<std::pair<std::string, net::Responder>> expired;
     {
       const MutexLock lock(mutex_);
       while (!tasks_changed_ && !draining_ && !stop.stop_requested()) {
         SteadyTime until = system_clock().now() + std::chrono::hours(1);
-        for (const auto& [client, poll] : polls_) until = std::min(until, poll.until);
+        for (const auto& [key, poll] : polls_) until = std::min(until, poll.until);
         // Deadlines close together wake the thread once.
         if (!changed_.wait_until(mutex_, stop, until + std::chrono::milliseconds(20))) break;
       }
       const SteadyTime now = system_clock().now();
       for (auto at = polls_.begin(); at != polls_.end();) {
         if (now < at->second.until && !draining_ && !stop.stop_requested()) {
-          if (tasks_changed_) waiting.emplace_back(at->first, at->second.after);
+          if (tasks_changed_) waiting.push_back({at->first, at->second.after, at->second.secure});
           ++at;
           continue;
         }
-        expired.emplace_back(at->first, std::move(at->second.respond));
+        expired.emplace_back(at->first.client, std::move(at->second.respond));
         at = polls_.erase(at);
       }
       tasks_changed_ = false;
@@ -288,24 +334,31 @@ void Service::answer_polls(const std::stop_token& stop) {
       (void)coordinator_.seen(client);  // it was there until now
       respond({.status = 204});
     }
-    for (const auto& [client, after] : waiting) {
-      const auto task = coordinator_.task_for(client);
-      if (!task || task->id == after) continue;
+    for (const Waiting& one : waiting) {
+      auto response = ready(one.key, one.after, one.secure);
+      if (!response) continue;
       std::optional<Poll> poll;
       {
         const MutexLock lock(mutex_);
-        const auto at = polls_.find(client);
+        const auto at = polls_.find(one.key);
         if (at == polls_.end()) continue;
+        // A newer poll may ask for another message; the next look answers it.
+        if (at->second.secure.has_value() != one.secure.has_value() ||
+            (one.secure && (at->second.secure->task != one.secure->task ||
+                            at->second.secure->message != one.secure->message))) {
+          tasks_changed_ = true;
+          continue;
+        }
         poll.emplace(std::move(at->second));
         polls_.erase(at);
       }
-      poll->respond(task_response(client, *task));
+      poll->respond(std::move(*response));
     }
   }
 }
 
 Response Service::task_response(const std::string& client, const federated::Task& task) {
-  Response out = json_response(200, coordinator_.task_json(task));
+  Response out = json_response(200, coordinator_.task_json(client, task));
   if (task.kind == federated::Task::Kind::kEnd) {
     const MutexLock lock(mutex_);
     dismissed_.insert(client);
@@ -447,6 +500,8 @@ Response Service::answer(const Request& request) {
   if (path.starts_with(kModels)) return reads ? file(request) : not_allowed("GET, HEAD");
   if (path.starts_with(kUpdates))
     return request.method == "HEAD" ? update_head(request, *client) : not_allowed("HEAD, PUT");
+  if (path.starts_with(kSecure))
+    return request.method == "PUT" ? put_secure(request, *client) : not_allowed("GET, PUT");
   if (path.starts_with(kEvaluations))
     return request.method == "PUT" ? evaluation(request, *client) : not_allowed("PUT");
   return refuse(404, "NotFound", "there is no such path");
@@ -472,6 +527,16 @@ Response Service::file(const Request& request) {
     if (sent_bytes_ != nullptr) sent_bytes_->add(static_cast<double>(length));
   }
   return out;
+}
+
+Response Service::put_secure(const Request& request, const std::string& client) {
+  const auto path = parse_secure_path(request.path());
+  if (!path.ok()) return refuse(path.error());
+  const auto body = codec::parse_json(request.body, {.depth_max = 8, .nodes_max = 4000});
+  if (!body.ok() || !body->is_object())
+    return refuse(400, "Invalid", "the body must be a JSON object");
+  const Status status = coordinator_.put_secure(client, path->task, path->message, *body);
+  return status.ok() ? json_response(200, Json::object()) : refuse(status.error());
 }
 
 Response Service::evaluation(const Request& request, const std::string& client) {

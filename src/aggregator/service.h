@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -52,8 +53,20 @@ class Service {
  private:
   class Receiver;
   class Ignore;
+  /// A request for a message of secure aggregation.
+  struct SecureAsk {
+    std::string task;
+    SecureRound::Message message = SecureRound::Message::kKeys;
+  };
+  /// A client has one poll for tasks and one for messages.
+  struct PollKey {
+    std::string client;
+    bool secure = false;
+    friend auto operator<=>(const PollKey&, const PollKey&) = default;
+  };
   struct Poll {
-    std::string after;
+    std::string after;                // the last task; not for messages
+    std::optional<SecureAsk> secure;  // absent: a poll for tasks
     SteadyTime until{};
     net::Responder respond;
   };
@@ -63,6 +76,10 @@ class Service {
   net::Response task_response(const std::string& client, const federated::Task& task)
       EXCLUDES(mutex_);
   void poll(const net::Request& request, net::Responder respond) EXCLUDES(mutex_);
+  /// The answer of a poll; nothing: it waits.
+  std::optional<net::Response> ready(const PollKey& key, const std::string& after,
+                                     const std::optional<SecureAsk>& secure) EXCLUDES(mutex_);
+  net::Response put_secure(const net::Request& request, const std::string& client);
   void answer_polls(const std::stop_token& stop) EXCLUDES(mutex_);
   net::Response update_head(const net::Request& request, const std::string& client);
   net::Response file(const net::Request& request);
@@ -80,7 +97,7 @@ class Service {
 
   Mutex mutex_;
   CondVar changed_;
-  std::map<std::string, Poll> polls_ GUARDED_BY(mutex_);  // by client
+  std::map<PollKey, Poll> polls_ GUARDED_BY(mutex_);
   std::set<std::string> polled_ GUARDED_BY(mutex_), dismissed_ GUARDED_BY(mutex_);
   bool tasks_changed_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;

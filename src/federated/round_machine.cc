@@ -16,120 +16,17 @@ using codec::Choice;
 using codec::choice_name;
 using codec::Json;
 using Phase = RoundMachine::Phase;
-using ClientState = RoundMachine::ClientState;
 
-constexpr std::int64_t kRoundsFormat = 1;
 constexpr std::size_t kReasonBytesMax = 512;
 constexpr std::size_t kTaskSuffix = 8;         // hex digits
+/// A silent client may be slower than the others, or busy with another task.
+constexpr std::chrono::seconds kEvaluationGraceMin{5};
 constexpr std::int64_t kRememberedRounds = 2;  // synchronous: for clients that lost an answer
 
-constexpr Choice<Phase> kPhases[] = {{"Waiting", Phase::kWaiting},
-                                     {"Training", Phase::kTraining},
-                                     {"Aggregating", Phase::kAggregating},
-                                     {"Evaluating", Phase::kEvaluating},
-                                     {"Finished", Phase::kFinished}};
-constexpr Choice<ClientState> kClientStates[] = {
-    {"Idle", ClientState::kIdle},       {"Training", ClientState::kTraining},
-    {"Lost", ClientState::kLost},       {"Uploaded", ClientState::kUploaded},
-    {"Refused", ClientState::kRefused}, {"Excluded", ClientState::kExcluded}};
-constexpr Choice<Verdict> kVerdicts[] = {
-    {"Wanted", Verdict::kWanted},       {"Duplicate", Verdict::kDuplicate},
-    {"Second", Verdict::kSecond},       {"Late", Verdict::kLate},
-    {"NotChosen", Verdict::kNotChosen}, {"Refused", Verdict::kRefused},
-    {"Excluded", Verdict::kExcluded},   {"UnknownTask", Verdict::kUnknownTask}};
 constexpr Choice<Task::Kind> kKinds[] = {
     {"train", Task::Kind::kTrain}, {"evaluate", Task::Kind::kEvaluate}, {"end", Task::Kind::kEnd}};
 
-Json json_of(const Metrics& metrics) {
-  Json out = Json::object();
-  for (const auto& [name, value] : metrics) out.set(name, value);
-  return out;
-}
-
-Metrics metrics_of(const Json& json) {
-  Metrics out;
-  for (const auto& [name, value] : json.as_object())
-    if (value.is_number()) out.emplace(name, value.as_double());
-  return out;
-}
-
-Json json_of(const AcceptedUpdate& update) {
-  return Json::object({{"client", update.client},
-                       {"digest", update.digest},
-                       {"trainedOn", update.trained_on},
-                       {"samples", update.samples},
-                       {"norm", update.norm},
-                       {"controlNorm", update.control_norm},
-                       {"metrics", json_of(update.metrics)}});
-}
-
-AcceptedUpdate accepted_update_of(const Json& json) {
-  return {.client = json["client"].as_string(),
-          .digest = json["digest"].as_string(),
-          .trained_on = json["trainedOn"].as_integer(),
-          .samples = json["samples"].as_double(),
-          .norm = json["norm"].as_double(),
-          .control_norm = json["controlNorm"].as_double(),
-          .metrics = metrics_of(json["metrics"])};
-}
-
-RoundRecord record_of(const Json& json) {
-  return {.round = json["round"].as_integer(),
-          .attempts = json["attempts"].as_integer(),
-          .clients = json["clients"].as_integer(),
-          .updates = json["updates"].as_integer(),
-          .refused = json["refused"].as_integer(),
-          .samples = json["samples"].as_double(),
-          .seconds = json["seconds"].as_double(),
-          .model = json["model"].as_string(),
-          .training = metrics_of(json["training"]),
-          .evaluation = metrics_of(json["evaluation"]),
-          .evaluated_by = json["evaluatedBy"].as_integer()};
-}
-
-/// Means of metrics by samples. Clients may report different metrics.
-/// A silent client may be slower than the others, or busy with another task.
-constexpr std::chrono::seconds kEvaluationGraceMin{5};
-
-class Means {
- public:
-  void add(const Metrics& metrics, double samples) {
-    for (const auto& [name, value] : metrics) {
-      if (!std::isfinite(value)) continue;
-      auto& [sum, weight] = sums_[name];
-      sum += value * samples;
-      weight += samples;
-    }
-  }
-  Metrics result() const {
-    Metrics out;
-    for (const auto& [name, sum] : sums_)
-      if (sum.second > 0) out.emplace(name, sum.first / sum.second);
-    return out;
-  }
-
- private:
-  std::map<std::string, std::pair<double, double>> sums_;
-};
-
-Json milliseconds_until(SteadyTime then, SteadyTime now) {
-  return std::max<std::int64_t>(
-      0, std::chrono::duration_cast<std::chrono::milliseconds>(then - now).count());
-}
-
-/// A number of milliseconds that a file may contain. The limit keeps sums of times in range.
-std::chrono::milliseconds milliseconds_of(const Json& json) {
-  constexpr std::int64_t kMax = std::int64_t{400} * 86'400'000;
-  return std::chrono::milliseconds(std::clamp<std::int64_t>(json.as_integer(), 0, kMax));
-}
-
 }  // namespace
-
-std::string_view to_string(Verdict verdict) { return choice_name(kVerdicts, verdict); }
-std::string_view to_string(RoundMachine::Phase phase) { return choice_name(kPhases, phase); }
-std::string_view to_string(RoundMachine::ClientState state) {
-  return choice_name(kClientStates, state);
-}
 
 Step& Step::operator|=(const Step& other) {
   save |= other.save;
@@ -137,20 +34,6 @@ Step& Step::operator|=(const Step& other) {
   aggregate |= other.aggregate;
   finished |= other.finished;
   return *this;
-}
-
-Json to_json(const RoundRecord& record) {
-  return Json::object({{"round", record.round},
-                       {"attempts", record.attempts},
-                       {"clients", record.clients},
-                       {"updates", record.updates},
-                       {"refused", record.refused},
-                       {"samples", record.samples},
-                       {"seconds", record.seconds},
-                       {"model", record.model},
-                       {"training", json_of(record.training)},
-                       {"evaluation", json_of(record.evaluation)},
-                       {"evaluatedBy", record.evaluated_by}});
 }
 
 RoundMachine::RoundMachine(const Options& options, SteadyTime now)
@@ -172,7 +55,15 @@ void RoundMachine::advance(SteadyTime now) { now_ = std::max(now_, now); }
 
 std::string RoundMachine::task_id(Task::Kind kind, std::int64_t round) const {
   const std::string id = std::to_string(round) + "-" + std::string(choice_name(kKinds, kind));
-  return id + "-" + codec::Sha256::of(job_ + "/" + id).hex().substr(0, kTaskSuffix);
+  std::string content = job_ + "/" + id;
+  if (const std::int64_t repeat = repeats_of(round); repeat > 0 && kind == Task::Kind::kTrain)
+    content += "/" + std::to_string(repeat);
+  return id + "-" + codec::Sha256::of(content).hex().substr(0, kTaskSuffix);
+}
+
+std::int64_t RoundMachine::repeats_of(std::int64_t round) const {
+  const auto at = repeats_.find(round);
+  return at == repeats_.end() ? 0 : at->second;
 }
 
 std::optional<RoundMachine::Parsed> RoundMachine::parse_task(std::string_view id) const {
@@ -303,7 +194,8 @@ Verdict RoundMachine::accept(const AcceptedUpdate& update, std::int64_t round) {
   const std::string task = task_id(Task::Kind::kTrain, update.trained_on);
   const Verdict verdict = judge(update.client, task, update.digest);
   if (verdict != Verdict::kWanted) return verdict;
-  if (accepting_round() != round) return Verdict::kLate;
+  if (accepting_round() != round || update.repeat != repeats_of(update.trained_on))
+    return Verdict::kLate;
   (round == round_ ? current_ : early_).emplace(update.client, update);
   counted_[update.client][update.trained_on] = update.digest;
   return Verdict::kWanted;
@@ -368,12 +260,13 @@ Step RoundMachine::aggregated(const std::string& model,
   RoundRecord record{
       .round = round_,
       .attempts = attempt_,
+      .repeats = repeats_of(round_),
       .clients = static_cast<std::int64_t>(async() ? current_.size() : chosen_.size()),
       .updates = static_cast<std::int64_t>(current_.size()),
       .seconds = std::chrono::duration<double>(now_ - opened_).count(),
       .model = model};
   for (const auto& [client, refused] : chosen_) record.refused += refused ? 1 : 0;
-  Means means;
+  MeanMetrics means;
   for (const auto& [client, update] : current_) {
     record.samples += update.samples;
     means.add(update.metrics, update.samples);
@@ -385,10 +278,13 @@ Step RoundMachine::aggregated(const std::string& model,
 
   current_.clear();
   chosen_.clear();
+  fixed_ = false;
+  failures_ = 0;
   least_ = 0;
   models_.emplace(round_ + 1, model);
   const std::int64_t oldest = round_ + 1 - std::max(settings_.staleness_max, kRememberedRounds);
   models_.erase(models_.begin(), models_.lower_bound(oldest));
+  repeats_.erase(repeats_.begin(), repeats_.lower_bound(oldest));
   for (auto at = counted_.begin(); at != counted_.end();) {
     at->second.erase(at->second.begin(), at->second.lower_bound(oldest));
     at = at->second.empty() ? counted_.erase(at) : std::next(at);
@@ -401,6 +297,45 @@ Step RoundMachine::aggregated(const std::string& model,
     step |= next();
   else
     phase_ = Phase::kEvaluating;
+  return step;
+}
+
+Step RoundMachine::fix_clients(const std::set<std::string>& clients, SteadyTime now) {
+  advance(now);
+  if (phase_ != Phase::kTraining || async() || !current_.empty()) return {};
+  fixed_ = true;
+  std::erase_if(chosen_, [&](const auto& entry) { return !clients.contains(entry.first); });
+  return {.save = true, .tasks = true};
+}
+
+Step RoundMachine::withdrew(const std::string& client, SteadyTime now) {
+  advance(now);
+  if (phase_ != Phase::kTraining || !fixed_ || current_.contains(client)) return {};
+  if (chosen_.erase(client) == 0) return {};
+  Step step{.save = true, .tasks = true};
+  step |= try_close();
+  return step;
+}
+
+Step RoundMachine::repeat_round(RepeatCause cause, const std::string& why, SteadyTime now) {
+  advance(now);
+  if (phase_ != Phase::kTraining && phase_ != Phase::kAggregating) return {};
+  for (auto& [client, rounds] : counted_) rounds.erase(round_);
+  std::erase_if(counted_, [](const auto& entry) { return entry.second.empty(); });
+  current_.clear();
+  chosen_.clear();
+  fixed_ = false;
+  least_ = 0;
+  ++repeats_[round_];
+  if (cause == RepeatCause::kFailed && ++failures_ >= kFailuresMax)
+    return finish("SecureAggregationFailed",
+                  "round " + std::to_string(round_) + " failed " + std::to_string(failures_) +
+                      " times, at last because " + codec::clipped(why, kReasonBytesMax),
+                  /*failed=*/true);
+  phase_ = Phase::kWaiting;
+  Step step{.save = true, .tasks = true};
+  // Clients that are lost may come back.
+  step |= try_open(Opening::kSettled);
   return step;
 }
 
@@ -434,7 +369,15 @@ Step RoundMachine::time_passed(SteadyTime now) {
   if (phase_ == Phase::kTraining && now_ >= deadline_) {
     const std::int64_t have =
         async() ? static_cast<std::int64_t>(current_.size()) : updates_of_chosen();
-    step |= have >= quorum() ? close() : restart();
+    if (have >= quorum())
+      step |= close();
+    else if (fixed_)
+      step |= repeat_round(RepeatCause::kFailed,
+                           std::to_string(have) + " of " + std::to_string(quorum()) +
+                               " updates arrived before the deadline",
+                           now);
+    else
+      step |= restart();
   }
   return step;
 }
@@ -471,6 +414,7 @@ Step RoundMachine::try_open(Opening opening) {
   deadline_ = deadline_from_now();
   target_ = target_of(clients.size());
   chosen_.clear();
+  fixed_ = false;
   Step step{.save = true, .tasks = true};
   if (!async()) {
     for (const std::string& client : ranked(clients, "train")) {
@@ -484,7 +428,7 @@ Step RoundMachine::try_open(Opening opening) {
 
 /// Gives the task to further clients, for those that are lost or refused.
 Step RoundMachine::fill() {
-  if (phase_ != Phase::kTraining || async()) return {};
+  if (phase_ != Phase::kTraining || async() || fixed_) return {};
   std::int64_t active = 0;
   for (const auto& [client, refused] : chosen_) {
     const bool working = present_.contains(client) && !refused && !excluded(client);
@@ -514,8 +458,19 @@ Step RoundMachine::try_close() {
   }
   const std::int64_t have = updates_of_chosen();
   if (have >= target_) return close();
-  for (const auto& [client, refused] : chosen_)
+  const std::int64_t possible =
+      std::count_if(chosen_.begin(), chosen_.end(), [&](const auto& entry) {
+        return current_.contains(entry.first) || (!entry.second && !excluded(entry.first));
+      });
+  if (fixed_ && possible < quorum())
+    return repeat_round(RepeatCause::kFailed,
+                        std::to_string(possible) + " of " + std::to_string(quorum()) +
+                            " clients are left in the secure sum",
+                        now_);
+  for (const auto& [client, refused] : chosen_) {
+    if (fixed_ && !present_.contains(client)) continue;
     if (!refused && !excluded(client) && !current_.contains(client)) return {};
+  }
   // All chosen clients have answered, and no other client is left.
   return have >= quorum() ? close() : Step{};
 }
@@ -583,7 +538,7 @@ Step RoundMachine::try_end_evaluation(bool at_deadline) {
       if (present_.contains(client) && !excluded(client) && !evaluation_->answers.contains(client))
         return {};
   }
-  Means means;
+  MeanMetrics means;
   for (const auto& [client, answer] : evaluation_->answers)
     means.add(answer.metrics, answer.samples);
   const Metrics metrics = means.result();
@@ -596,31 +551,11 @@ Step RoundMachine::try_end_evaluation(bool at_deadline) {
   }
   evaluation_.reset();
   Step step{.save = true, .tasks = true};
-  if (stop_rule_holds(metrics)) return step |= finish(reason_, message_, /*failed=*/false);
+  if (settings_.stop)
+    if (const auto end = stop_rule_.holds(*settings_.stop, metrics))
+      return step |= finish(end->reason, end->message, /*failed=*/false);
   if (phase_ == Phase::kEvaluating) step |= next();
   return step;
-}
-
-bool RoundMachine::stop_rule_holds(const Metrics& metrics) {
-  if (!settings_.stop) return false;
-  const StopSettings& stop = *settings_.stop;
-  const auto at = metrics.find(stop.metric);
-  if (at == metrics.end()) return false;
-  const double value = at->second;
-  const std::string shown = stop.metric + " is " + codec::write_json(value);
-  if ((stop.at_least && value >= *stop.at_least) || (stop.at_most && value <= *stop.at_most)) {
-    reason_ = "StopMetric";
-    message_ = shown;
-    return true;
-  }
-  const bool better = !best_ || (stop.lower_is_better() ? value < *best_ : value > *best_);
-  if (better) best_ = value;
-  without_better_ = better ? 0 : without_better_ + 1;
-  if (stop.patience == 0 || without_better_ < stop.patience) return false;
-  reason_ = "Patience";
-  message_ = shown + ", not better than " + codec::write_json(*best_) + " for " +
-             std::to_string(without_better_) + " evaluations";
-  return true;
 }
 
 /// The step after a round that is aggregated, and evaluated if that is due.
@@ -644,234 +579,6 @@ Step RoundMachine::finish(std::string reason, std::string message, bool failed) 
   evaluation_.reset();
   present_.clear();
   return {.save = true, .tasks = true, .finished = true};
-}
-
-// ---- views ----
-
-std::optional<Task> RoundMachine::task_for(const std::string& client) const {
-  if (phase_ == Phase::kFinished)
-    return Task{.kind = Task::Kind::kEnd,
-                .id = task_id(Task::Kind::kEnd, round_),
-                .round = round_,
-                .model = model()};
-  if (excluded(client)) return std::nullopt;
-  if (evaluation_ && evaluation_->asked.contains(client) && !evaluation_->answers.contains(client))
-    return Task{.kind = Task::Kind::kEvaluate,
-                .id = task_id(Task::Kind::kEvaluate, evaluation_->round),
-                .round = evaluation_->round,
-                .model = evaluation_->model,
-                .deadline = evaluation_->deadline};
-  if (phase_ != Phase::kTraining || current_.contains(client)) return std::nullopt;
-  const auto chosen = chosen_.find(client);
-  if (chosen != chosen_.end() && chosen->second) return std::nullopt;  // refused
-  if (!async() && chosen == chosen_.end()) return std::nullopt;
-  return Task{.kind = Task::Kind::kTrain,
-              .id = task_id(Task::Kind::kTrain, round_),
-              .round = round_,
-              .model = models_.at(round_),
-              .deadline = deadline_};
-}
-
-std::optional<RoundMachine::TrainTask> RoundMachine::train_task(std::string_view id) const {
-  const auto parsed = parse_task(id);
-  if (!parsed || parsed->kind != Task::Kind::kTrain) return std::nullopt;
-  const auto model = models_.find(parsed->round);
-  if (model == models_.end()) return std::nullopt;
-  return TrainTask{.round = parsed->round, .model = model->second};
-}
-
-std::set<std::string> RoundMachine::models_in_use() const {
-  std::set<std::string> out{model()};
-  if (evaluation_) out.insert(evaluation_->model);
-  return out;
-}
-
-bool RoundMachine::in_use(const Stored& stored) const {
-  if (phase_ == Phase::kFinished) return false;
-  for (const auto* updates : {&current_, &early_}) {
-    const auto at = updates->find(stored.update.client);
-    if (at == updates->end() || at->second.digest != stored.update.digest) continue;
-    return stored.round == (updates == &current_ ? round_ : round_ + 1);
-  }
-  return false;
-}
-
-std::vector<AcceptedUpdate> RoundMachine::updates() const {
-  std::vector<AcceptedUpdate> out;
-  for (const auto& [client, update] : current_) out.push_back(update);
-  return out;
-}
-
-std::vector<RoundMachine::Client> RoundMachine::clients() const {
-  std::map<std::string, Client> out;
-  const auto at = [&](const std::string& name) -> Client& {
-    Client& client = out[name];
-    client.name = name;
-    return client;
-  };
-  for (const std::string& name : present_) at(name);
-  const bool open = phase_ == Phase::kTraining || phase_ == Phase::kAggregating;
-  if (open) {
-    for (const auto& [name, refused] : chosen_)
-      at(name).state = refused                   ? ClientState::kRefused
-                       : present_.contains(name) ? ClientState::kTraining
-                                                 : ClientState::kLost;
-    if (async())
-      for (const std::string& name : present_) at(name).state = ClientState::kTraining;
-    for (const auto& [name, update] : current_) at(name).state = ClientState::kUploaded;
-  }
-  for (const auto& [name, refusals] : refusals_) {
-    at(name).reason = refusals.reason;
-    if (excluded(name)) at(name).state = ClientState::kExcluded;
-  }
-  std::vector<Client> list;
-  for (auto& [name, client] : out) list.push_back(std::move(client));
-  return list;
-}
-
-// ---- state ----
-
-Json RoundMachine::to_json(SteadyTime now) const {
-  now = std::max(now, now_);
-  const bool open = phase_ == Phase::kTraining || phase_ == Phase::kAggregating;
-  Json out = Json::object({{"format", kRoundsFormat},
-                           {"job", job_},
-                           {"phase", to_string(phase_)},
-                           {"round", round_},
-                           {"attempt", attempt_},
-                           {"target", target_},
-                           {"least", least_},
-                           {"openMilliseconds", open ? milliseconds_until(now, opened_) : 0},
-                           {"leftMilliseconds", milliseconds_until(deadline_, now)}});
-  Json models = Json::array();
-  for (const auto& [round, digest] : models_)
-    models.push_back(Json::object({{"round", round}, {"sha256", digest}}));
-  out.set("models", std::move(models));
-  Json present = Json::array();
-  for (const std::string& client : present_) present.push_back(client);
-  out.set("present", std::move(present));
-  Json chosen = Json::array();
-  for (const auto& [client, refused] : chosen_)
-    chosen.push_back(Json::object({{"client", client}, {"refused", refused}}));
-  out.set("chosen", std::move(chosen));
-  for (const auto& [name, updates] :
-       {std::pair("updates", &current_), std::pair("early", &early_)}) {
-    Json list = Json::array();
-    for (const auto& [client, update] : *updates) list.push_back(json_of(update));
-    out.set(name, std::move(list));
-  }
-  Json counted = Json::array();
-  for (const auto& [client, rounds] : counted_)
-    for (const auto& [round, digest] : rounds)
-      counted.push_back(Json::object({{"client", client}, {"round", round}, {"digest", digest}}));
-  out.set("counted", std::move(counted));
-  Json refusals = Json::array();
-  for (const auto& [client, refusal] : refusals_)
-    refusals.push_back(Json::object(
-        {{"client", client}, {"count", refusal.in_a_row}, {"reason", refusal.reason}}));
-  out.set("refusals", std::move(refusals));
-  if (evaluation_) {
-    Json asked = Json::array(), answers = Json::array();
-    for (const std::string& client : evaluation_->asked) asked.push_back(client);
-    for (const auto& [client, answer] : evaluation_->answers)
-      answers.push_back(Json::object(
-          {{"client", client}, {"samples", answer.samples}, {"metrics", json_of(answer.metrics)}}));
-    out.set("evaluation",
-            Json::object({{"round", evaluation_->round},
-                          {"model", evaluation_->model},
-                          {"leftMilliseconds", milliseconds_until(evaluation_->deadline, now)},
-                          {"asked", std::move(asked)},
-                          {"answers", std::move(answers)}}));
-  }
-  Json history = Json::array();
-  for (const RoundRecord& record : history_) history.push_back(federated::to_json(record));
-  out.set("history", std::move(history));
-  if (best_) out.set("best", *best_);
-  out.set("withoutBetter", without_better_);
-  if (phase_ == Phase::kFinished) {
-    out.set("failed", failed_);
-    out.set("reason", reason_);
-    out.set("message", message_);
-  }
-  return out;
-}
-
-Result<RoundMachine> RoundMachine::restore(const Options& options, const Json& state,
-                                           const std::vector<Stored>& stored, SteadyTime now) {
-  const Error corrupt(Code::kCorrupt, "not a state of the rounds");
-  RoundMachine out(options, now);
-  const auto phase = std::find_if(std::begin(kPhases), std::end(kPhases), [&](const auto& choice) {
-    return choice.first == state["phase"].as_string();
-  });
-  if (state["format"].as_integer() != kRoundsFormat || phase == std::end(kPhases)) return corrupt;
-  out.job_ = state["job"].as_string();
-  out.phase_ = phase->second;
-  out.round_ = state["round"].as_integer();
-  out.attempt_ = state["attempt"].as_integer();
-  out.target_ = state["target"].as_integer();
-  out.least_ = state["least"].as_integer();
-  constexpr std::int64_t kRoundMax = 1'000'000;
-  if (out.round_ < 1 || out.round_ > kRoundMax || out.attempt_ < 1) return corrupt;
-  out.opened_ = now - milliseconds_of(state["openMilliseconds"]);
-  out.deadline_ = now + milliseconds_of(state["leftMilliseconds"]);
-  out.models_.clear();
-  for (const Json& model : state["models"].as_array())
-    out.models_.emplace(model["round"].as_integer(), model["sha256"].as_string());
-  // Phases before the aggregation train on the round's model; the later ones have its result.
-  const bool has_result = out.phase_ == Phase::kEvaluating;
-  const bool finished = out.phase_ == Phase::kFinished;
-  if (out.models_.empty() ||
-      (!finished && !out.models_.contains(out.round_ + (has_result ? 1 : 0))))
-    return corrupt;
-  for (const auto& [round, digest] : out.models_)
-    if (!codec::Sha256::parse(digest).ok() || round < 1 || round > out.round_ + 1) return corrupt;
-  for (const Json& chosen : state["chosen"].as_array())
-    out.chosen_.emplace(chosen["client"].as_string(), chosen["refused"].as_bool());
-  for (auto& [name, updates] :
-       {std::pair("updates", &out.current_), std::pair("early", &out.early_)}) {
-    for (const Json& item : state[name].as_array()) {
-      AcceptedUpdate update = accepted_update_of(item);
-      if (!codec::Sha256::parse(update.digest).ok() || !std::isfinite(update.samples))
-        return corrupt;
-      std::string client = update.client;
-      updates->emplace(std::move(client), std::move(update));
-    }
-  }
-  for (const Json& item : state["counted"].as_array())
-    out.counted_[item["client"].as_string()][item["round"].as_integer()] =
-        item["digest"].as_string();
-  for (const Json& item : state["refusals"].as_array())
-    out.refusals_[item["client"].as_string()] = {item["count"].as_integer(),
-                                                 item["reason"].as_string()};
-  if (const Json& json = state["evaluation"]; json.is_object()) {
-    out.evaluation_ = Evaluation{};
-    Evaluation& evaluation = *out.evaluation_;
-    evaluation.round = json["round"].as_integer();
-    evaluation.model = json["model"].as_string();
-    evaluation.began = now;
-    evaluation.deadline = now + milliseconds_of(json["leftMilliseconds"]);
-    if (!codec::Sha256::parse(evaluation.model).ok()) return corrupt;
-    for (const Json& client : json["asked"].as_array()) evaluation.asked.insert(client.as_string());
-    for (const Json& item : json["answers"].as_array())
-      evaluation.answers[item["client"].as_string()] = {item["samples"].as_double(),
-                                                        metrics_of(item["metrics"])};
-  }
-  if (has_result && !out.evaluation_) return corrupt;
-  for (const Json& record : state["history"].as_array()) {
-    if (out.history_.size() == kHistoryMax) return corrupt;
-    out.history_.push_back(record_of(record));
-  }
-  if (const Json* best = state.find("best")) out.best_ = best->as_double();
-  out.without_better_ = state["withoutBetter"].as_integer();
-  if (finished) {
-    out.failed_ = state["failed"].as_bool();
-    out.reason_ = state["reason"].as_string();
-    out.message_ = state["message"].as_string();
-  } else {
-    for (const Json& client : state["present"].as_array()) out.present_.insert(client.as_string());
-  }
-  for (const Stored& one : stored) (void)out.accept(one.update, one.round);
-  return out;
 }
 
 }  // namespace varda::federated

@@ -13,6 +13,9 @@
 //
 // A round begins again at the deadline if the quorum is missing. It keeps task, model and accepted
 // updates, so no work is lost. Other clients fill the places of those that are gone.
+//
+// Secure aggregation needs a closed set of clients: fix_clients() after their exchange of keys. If
+// too many of them leave, repeat_round() gives the round another task, and updates do not count.
 #pragma once
 
 #include <chrono>
@@ -27,22 +30,11 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "codec/json.h"
+#include "federated/round_record.h"
 #include "federated/settings.h"
+#include "federated/stop_rule.h"
 
 namespace varda::federated {
-
-/// Values by name: loss, accuracy, …
-using Metrics = std::map<std::string, double>;
-
-/// An accepted update.
-struct AcceptedUpdate {
-  std::string client;
-  std::string digest;           // SHA-256 of the file, in hex
-  std::int64_t trained_on = 0;  // the round of the model that the client started from
-  double samples = 0;
-  double norm = 0, control_norm = 0;  // as UpdateLimits::Checked of update.h
-  Metrics metrics;                    // of the local training
-};
 
 struct Task {
   enum class Kind : std::uint8_t { kTrain, kEvaluate, kEnd };
@@ -76,27 +68,13 @@ struct Step {
   Step& operator|=(const Step& other);
 };
 
-struct RoundRecord {
-  std::int64_t round = 0;
-  std::int64_t attempts = 0;  // 1: the quorum was there at the first deadline
-  std::int64_t clients = 0;   // that had the task
-  std::int64_t updates = 0;   // that count
-  std::int64_t refused = 0;   // also quarantined
-  double samples = 0;
-  double seconds = 0;  // from the first task to the aggregation
-  std::string model;   // the result
-  Metrics training;    // mean of the clients' metrics, by samples
-  Metrics evaluation;  // the same of the evaluation; empty: none
-  std::int64_t evaluated_by = 0;
-};
-codec::Json to_json(const RoundRecord& record);
-
 /// A value, for one thread at a time. Unknown clients and repeated events are harmless. A time
 /// before that of an earlier event counts as that time.
 class RoundMachine {
  public:
   static constexpr std::int64_t kAttemptsMax = 5;   // without a quorum; then the job fails
   static constexpr std::int64_t kRefusalsMax = 3;   // in a row; then the client is excluded
+  static constexpr std::int64_t kFailuresMax = 5;   // of a round's secure sum; then the job fails
   static constexpr std::size_t kHistoryMax = 1000;  // records that the state keeps
 
   enum class Phase : std::uint8_t {
@@ -146,6 +124,7 @@ class RoundMachine {
   struct TrainTask {
     std::int64_t round = 0;
     std::string model;  // SHA-256 in hex
+    std::int64_t repeat = 0;
   };
   /// Nothing: no training task of this job, or one that is long over.
   std::optional<TrainTask> train_task(std::string_view id) const;
@@ -168,6 +147,20 @@ class RoundMachine {
                   SteadyTime now);
   /// The rule has no result for so few good updates. The round stays open and needs one more.
   Step too_few(SteadyTime now);
+  /// Only these of the clients with the task take part in the open round from now on, and no other
+  /// client replaces a lost one. A lost client is not waited for if the quorum is there. Ignored
+  /// unless a round is open, and after its first update.
+  Step fix_clients(const std::set<std::string>& clients, SteadyTime now);
+  /// The client cannot send an update in the open round, which has fixed clients: its keys are
+  /// lost.
+  Step withdrew(const std::string& client, SteadyTime now);
+  /// kFailed: the secure sum could not end. kRestarted: its state is lost with the process.
+  enum class RepeatCause : std::uint8_t { kFailed, kRestarted };
+  /// The open round begins again with the same model and another task. Its updates do not count:
+  /// the caller removes them from the disk. After kFailuresMax failures of one round the job fails
+  /// with the reason SecureAggregationFailed. Ignored unless the phase is kTraining or
+  /// kAggregating.
+  Step repeat_round(RepeatCause cause, const std::string& why, SteadyTime now);
   /// The present round is the last one. Applies to this object only: call it again after restore().
   void end_after_round(const std::string& reason, const std::string& message);
   /// Ends the job: the rule or the disk failed for good.
@@ -178,6 +171,11 @@ class RoundMachine {
 
   /// The client's task; nothing: the client waits.
   std::optional<Task> task_for(const std::string& client) const;
+
+  /// The id of the task of the round that is open or aggregated.
+  std::optional<std::string> open_task() const;
+  /// Present clients that have the open task and no update yet.
+  std::set<std::string> working() const;
 
   Phase phase() const { return phase_; }
   std::int64_t round() const { return round_; }  // the open one, or the last
@@ -195,7 +193,8 @@ class RoundMachine {
   /// Clients evaluate a model.
   bool evaluating() const { return evaluation_.has_value(); }
   bool failed() const { return phase_ == Phase::kFinished && failed_; }
-  /// Complete, StopMetric, Patience, NoQuorum, TooFewClients, or the reason of fail().
+  /// Complete, StopMetric, Patience, NoQuorum, TooFewClients, SecureAggregationFailed, or the
+  /// reason of fail().
   const std::string& reason() const { return reason_; }
   const std::string& message() const { return message_; }
 
@@ -246,6 +245,7 @@ class RoundMachine {
   void hurry_evaluation();
   std::string task_id(Task::Kind kind, std::int64_t round) const;
   std::optional<Parsed> parse_task(std::string_view id) const;
+  std::int64_t repeats_of(std::int64_t round) const;
   std::int64_t target_of(std::size_t clients) const;
   std::int64_t updates_of_chosen() const;
   Verdict accept(const AcceptedUpdate& update, std::int64_t round);
@@ -265,7 +265,6 @@ class RoundMachine {
   Step try_end_evaluation(bool at_deadline);
   Step next();
   Step finish(std::string reason, std::string message, bool failed);
-  bool stop_rule_holds(const Metrics& metrics);
   bool is_last_round() const { return round_ >= settings_.rounds || last_round_ == round_; }
 
   Settings settings_;
@@ -284,14 +283,16 @@ class RoundMachine {
   std::map<std::int64_t, std::string> models_;  // by the round that trains on them
   std::set<std::string> present_;
   std::map<std::string, bool> chosen_;                     // true: refused in this round
+  bool fixed_ = false;                                     // no other client may join the round
+  std::map<std::int64_t, std::int64_t> repeats_;           // by round; absent: 0
+  std::int64_t failures_ = 0;                              // of the round's secure sum
   std::map<std::string, AcceptedUpdate> current_, early_;  // of this round and the next, by client
   // Digests of updates that counted, by client and `trained_on`, for clients that lost an answer.
   std::map<std::string, std::map<std::int64_t, std::string>> counted_;
   std::map<std::string, Refusals> refusals_;
   std::optional<Evaluation> evaluation_;
   std::vector<RoundRecord> history_;
-  std::optional<double> best_;
-  std::int64_t without_better_ = 0;
+  StopRule stop_rule_;
   std::int64_t last_round_ = 0;  // 0: settings_.rounds
   std::string last_reason_, last_message_;
   bool failed_ = false;

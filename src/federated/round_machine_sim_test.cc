@@ -17,7 +17,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
 TEST(RoundSchedules, KeepTheirPromises) {
   const std::uint64_t first = number_from("VARDA_ROUND_SEED", 1);
   const std::uint64_t schedules = number_from("VARDA_ROUND_SCHEDULES", 2000);
-  std::size_t restarts = 0, failed = 0, folded = 0;
+  std::size_t restarts = 0, failed = 0, folded = 0, repeats = 0;
   for (std::uint64_t seed = first; seed < first + schedules; ++seed) {
     const schedule::Result result = schedule::run(seed);
     ASSERT_EQ(result.problem, "") << "VARDA_ROUND_SEED=" << seed
@@ -26,6 +26,7 @@ TEST(RoundSchedules, KeepTheirPromises) {
     restarts += result.restarts;
     failed += result.failed ? 1 : 0;
     folded += result.folded;
+    repeats += result.repeats;
   }
   if (schedules < 1000) return;
   // The schedules reach what they are for.
@@ -33,6 +34,7 @@ TEST(RoundSchedules, KeepTheirPromises) {
   EXPECT_GT(failed, schedules / 100);
   EXPECT_LT(failed, schedules / 2);
   EXPECT_GT(folded, schedules / 20);
+  EXPECT_GT(repeats, schedules / 4);
 }
 
 }  // namespace round_machine_sim_test

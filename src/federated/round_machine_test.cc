@@ -619,6 +619,131 @@ TEST_F(Rounds, OtherStateIsCorrupt) {
   EXPECT_TRUE(broken("round", 1));
 }
 
+// ---- secure aggregation ----
+
+TEST_F(Rounds, FixedClientsGetNoReplacement) {
+  settings.clients_per_round = 3;
+  RoundMachine m = machine(5);
+  join(m, 1, 5);
+  const std::set<std::string> with_task = m.working();
+  ASSERT_EQ(with_task.size(), 3U);
+  EXPECT_TRUE(m.fix_clients(with_task, now).save);
+  m.left(*with_task.begin(), now);
+  EXPECT_EQ(m.working().size(), 2U);
+  for (const char* client : {"c1", "c2", "c3", "c4", "c5"}) {
+    if (with_task.contains(client)) continue;
+    EXPECT_EQ(m.task_for(client), std::nullopt) << client;
+  }
+  // The round does not wait for the lost one.
+  auto at = with_task.begin();
+  EXPECT_FALSE(upload(m, *++at, 1).step.aggregate);
+  EXPECT_TRUE(upload(m, *++at, 1).step.aggregate);
+}
+
+TEST_F(Rounds, FixedRoundWaitsForALostClientIfTheQuorumIsMissing) {
+  settings.quorum = 1;
+  RoundMachine m = machine(3);
+  join(m, 1, 3);
+  m.fix_clients({"c1", "c2", "c3"}, now);
+  upload(m, "c1", 1);
+  upload(m, "c2", 1);
+  m.left("c3", now);
+  EXPECT_EQ(m.phase(), Phase::kTraining);
+  EXPECT_TRUE(upload(m, "c3", 1).step.aggregate);
+}
+
+TEST_F(Rounds, ClientThatWithdrawsIsNotWaitedFor) {
+  RoundMachine m = machine(3);
+  join(m, 1, 3);
+  EXPECT_FALSE(m.withdrew("c3", now).save);  // it may still send keys
+  m.fix_clients({"c1", "c2", "c3"}, now);
+  upload(m, "c1", 1);
+  upload(m, "c2", 1);
+  EXPECT_FALSE(m.withdrew("c1", now).save);  // the update is there
+  EXPECT_TRUE(m.withdrew("c3", now).aggregate);
+}
+
+TEST_F(Rounds, RoundIsRepeatedAtOnceIfItsClientsCannotReachTheQuorum) {
+  settings.quorum = 1;
+  RoundMachine m = machine(3);
+  join(m, 1, 3);
+  m.fix_clients({"c1", "c2", "c3"}, now);
+  upload(m, "c1", 1);
+  EXPECT_TRUE(m.withdrew("c3", now).tasks);
+  EXPECT_EQ(m.phase(), Phase::kTraining);
+  EXPECT_EQ(m.train_task(task(m, "c3"))->repeat, 1);
+  EXPECT_TRUE(m.updates().empty());
+}
+
+TEST_F(Rounds, RepeatedRoundHasTheSameModelAndAnotherTask) {
+  RoundMachine m = machine(2);
+  join(m, 1, 2);
+  const std::string first = task(m, "c1");
+  upload(m, "c1", 1);
+  const Step step = m.repeat_round(RoundMachine::RepeatCause::kFailed, "no shares", now);
+  EXPECT_TRUE(step.save && step.tasks);
+  const auto second = m.task_for("c1");
+  ASSERT_TRUE(second);
+  EXPECT_NE(second->id, first);
+  EXPECT_TRUE(second->id.starts_with("1-train-"));
+  EXPECT_EQ(second->model, digest_of("model 1"));
+  EXPECT_TRUE(m.updates().empty());
+  // Nothing of the first task counts any more.
+  EXPECT_EQ(m.judge("c1", first, digest_of("c11")), Verdict::kUnknownTask);
+  EXPECT_EQ(upload(m, "c1", 1).verdict, Verdict::kLate);
+  auto fresh = update("c1", 1);
+  fresh.repeat = m.train_task(second->id)->repeat;
+  EXPECT_EQ(m.accepted(fresh, 1, now).verdict, Verdict::kWanted);
+  fresh = update("c2", 1);
+  fresh.repeat = 1;
+  EXPECT_TRUE(m.accepted(fresh, 1, now).step.aggregate);
+  m.aggregated(digest_of("model 2"), {}, now);
+  EXPECT_EQ(m.history()[0].repeats, 1);
+  EXPECT_EQ(m.round(), 2);
+  EXPECT_EQ(m.train_task(task(m, "c1"))->repeat, 0);
+}
+
+TEST_F(Rounds, RepetitionSurvivesARestart) {
+  RoundMachine m = machine(2);
+  join(m, 1, 2);
+  m.fix_clients({"c1", "c2"}, now);
+  m.repeat_round(RoundMachine::RepeatCause::kFailed, "", now);
+  m.fix_clients({"c1", "c2"}, now);
+  const std::string id = task(m, "c1");
+  const auto again = RoundMachine::restore(options(), m.to_json(now), {}, now);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(task(*again, "c1"), id);
+  EXPECT_EQ(codec::write_json(again->to_json(now)), codec::write_json(m.to_json(now)));
+}
+
+TEST_F(Rounds, JobFailsAfterFiveFailedSumsOfARound) {
+  RoundMachine m = machine(2);
+  join(m, 1, 2);
+  for (int i = 0; i < 20; ++i)  // restarts are no fault of the round
+    m.repeat_round(RoundMachine::RepeatCause::kRestarted, "restarted", now);
+  for (int i = 1; i < RoundMachine::kFailuresMax; ++i) {
+    m.repeat_round(RoundMachine::RepeatCause::kFailed, "no shares", now);
+    ASSERT_EQ(m.phase(), Phase::kTraining);
+  }
+  EXPECT_TRUE(m.repeat_round(RoundMachine::RepeatCause::kFailed, "no shares", now).finished);
+  EXPECT_TRUE(m.failed());
+  EXPECT_EQ(m.reason(), "SecureAggregationFailed");
+  EXPECT_EQ(m.message(), "round 1 failed 5 times, at last because no shares");
+}
+
+TEST_F(Rounds, FixedRoundBelowTheQuorumIsRepeatedAtTheDeadline) {
+  settings.quorum = 1;
+  RoundMachine m = machine(3);
+  join(m, 1, 3);
+  m.fix_clients({"c1", "c2", "c3"}, now);
+  upload(m, "c1", 1);
+  pass(std::chrono::seconds(100));
+  EXPECT_TRUE(m.time_passed(now).tasks);
+  EXPECT_EQ(m.phase(), Phase::kTraining);
+  EXPECT_EQ(m.attempt(), 1);
+  EXPECT_EQ(m.train_task(task(m, "c1"))->repeat, 1);
+}
+
 }  // namespace round_machine_test
 }  // namespace
 }  // namespace varda::federated

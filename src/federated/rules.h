@@ -116,6 +116,8 @@ class Rule {
   virtual std::span<const float> control() const { return {}; }
   /// The step depends on the updates by their mean alone, which may be private.
   virtual bool supports_privacy() const { return false; }
+  /// The mean weighs updates by samples. Only for a rule with supports_privacy().
+  virtual bool weighs_samples() const { return false; }
   /// The least number of updates for which the rule has a result.
   virtual std::size_t updates_min() const = 0;
 

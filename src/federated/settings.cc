@@ -3,7 +3,10 @@
 #include <limits>
 #include <utility>
 
+#include "codec/digest.h"
+#include "codec/ed25519.h"
 #include "codec/settings_reader.h"
+#include "privacy/mechanism.h"
 
 namespace varda::federated {
 namespace {
@@ -15,6 +18,8 @@ using codec::kAboveLow;
 using codec::SettingsReader;
 
 constexpr std::int64_t kClientsMax = 100'000, kRoundsMax = 100'000, kStalenessMax = 1000;
+constexpr std::int64_t kNeighboursMax = 254;  // a secret has at most 255 shares
+constexpr double kSecureLimit = 8, kSecureWeightMax = 65'536;
 constexpr std::chrono::seconds kDeadlineMin{1}, kDeadlineMax{30 * 86'400};
 
 constexpr Choice<Mode> kModes[] = {{"sync", Mode::kSync}, {"async", Mode::kAsync}};
@@ -91,7 +96,52 @@ Status check_privacy(const Settings& settings) {
   return {};
 }
 
+void read_secure(const Json& json, Status& status, SecureSettings& out) {
+  SettingsReader in(json, "secureAggregation", status);
+  in.integer("neighbours", out.neighbours, 4, kNeighboursMax);
+  double limit = 0;
+  in.number("limit", limit, {0, 1e12, kAboveLow});
+  if (limit > 0) out.limit = limit;
+  in.texts("signers", out.signers);
+  for (const std::string& signer : out.signers) {
+    const auto key = codec::unbase64(signer);
+    if (!key.ok() || !codec::Ed25519PublicKey::from_bytes(*key).ok())
+      in.refuse("signers", "a list of Ed25519 public keys, 32 bytes each, in base64");
+  }
+  in.end();
+}
+
+/// A masked vector has no other use than in the mean of its round.
+Status check_secure(const Settings& settings) {
+  const SecureSettings& secure = *settings.secure;
+  if (secure.neighbours % 2 != 0)
+    return contradiction("secureAggregation.neighbours must be even, not " +
+                         std::to_string(secure.neighbours));
+  if (settings.mode == Mode::kAsync)
+    return contradiction("secureAggregation needs the mode sync: all clients of a sum share keys");
+  if (settings.late == Late::kFold)
+    return contradiction("secureAggregation needs late: drop, since a late update misses its sum");
+  if (settings.compression.encoding != Compression::kDense)
+    return contradiction(
+        "secureAggregation needs compression.encoding: dense, since masks fill all bits");
+  if (settings.bounds.norm_max > 0)
+    return contradiction(
+        "secureAggregation excludes bounds.normMax: the aggregator sees no single update");
+  if (settings.privacy && settings.privacy->adaptive_clip)
+    return contradiction(
+        "secureAggregation excludes privacy.adaptiveClip: the aggregator sees no single length");
+  if (settings.clients_per_round > 0 && settings.clients_per_round < kSecureClientsMin)
+    return contradiction(
+        "secureAggregation needs clientsPerRound from 3: a sum of two updates "
+        "shows each client the other one");
+  if (!secure.signers.empty() &&
+      secure.signers.size() < static_cast<std::size_t>(kSecureClientsMin))
+    return contradiction("secureAggregation.signers needs a key for each client, at least 3");
+  return {};
+}
+
 Status check_settings(const Settings& settings) {
+  if (settings.secure) TRY_VOID(check_secure(settings));
   if (settings.privacy) TRY_VOID(check_privacy(settings));
   if (settings.quorum > 1 &&
       settings.quorum != static_cast<double>(static_cast<std::int64_t>(settings.quorum)))
@@ -182,14 +232,30 @@ Result<Settings> parse_settings(const Json& json) {
   read_object(in, "client", out.client);
   read_seed(in, out.seed);
   if (const Json* value = in.object("privacy")) read_privacy(*value, status, out.privacy.emplace());
-  const Json* secure = in.object("secureAggregation");
+  if (const Json* value = in.object("secureAggregation")) {
+    out.secure = SecureSettings{};
+    read_secure(*value, status, *out.secure);
+  }
   in.end();
   TRY_VOID(std::move(status));
-  // A job must not run without the protection that its owner asked for.
-  if (secure != nullptr) return Error(Code::kUnsupported, "secureAggregation is not supported yet");
   TRY_VOID(check_settings(out));
   out.train.seed = out.seed;
   return out;
+}
+
+double secure_limit(const Settings& settings) {
+  if (settings.secure && settings.secure->limit) return *settings.secure->limit;
+  const auto& privacy = settings.privacy;
+  if (!privacy) return kSecureLimit;
+  // No coordinate is longer than its vector. Noise beyond six deviations is rare.
+  return privacy->mode == PrivacyMode::kCentral
+             ? privacy->clip
+             : privacy->clip +
+                   6 * privacy::local_deviation(privacy->noise_multiplier, privacy->clip);
+}
+
+double secure_weight_max(const Settings& settings) {
+  return settings.bounds.weight_max > 0 ? settings.bounds.weight_max : kSecureWeightMax;
 }
 
 Json to_json(const TrainSettings& settings) {
@@ -256,6 +322,13 @@ Json to_json(const Settings& settings) {
       members.set("adaptiveClip", Json::object({{"quantile", clip->quantile},
                                                 {"learningRate", clip->learning_rate}}));
     out.set("privacy", std::move(members));
+  }
+  if (const auto& secure = settings.secure) {
+    Json members = Json::object({{"neighbours", secure->neighbours}});
+    if (secure->limit) members.set("limit", *secure->limit);
+    if (!secure->signers.empty())
+      members.set("signers", Json(Json::Array(secure->signers.begin(), secure->signers.end())));
+    out.set("secureAggregation", std::move(members));
   }
   if (settings.client.is_object()) out.set("client", settings.client);
   out.set("seed", static_cast<std::int64_t>(settings.seed));

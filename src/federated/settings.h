@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "codec/json.h"
@@ -76,6 +77,16 @@ struct PrivacySettings {
   std::optional<AdaptiveClip> adaptive_clip;
 };
 
+/// Secure aggregation: the aggregator learns the sum of a round's updates, and no single update.
+/// docs/design/031-privacy.md has the protocol.
+struct SecureSettings {
+  std::int64_t neighbours = 10;      // of a client in the graph of masks; even
+  std::optional<double> limit;       // values beyond it are cut; absent: secure_limit() derives it
+  std::vector<std::string> signers;  // Ed25519 public keys in base64; empty: keys without signature
+};
+/// Clients without which a secure sum would show single updates.
+inline constexpr std::int64_t kSecureClientsMin = 3;
+
 /// The part of the settings that a client needs. A task carries it as the member `train`.
 struct TrainSettings {
   std::int64_t local_epochs = 1;
@@ -103,17 +114,22 @@ struct Settings {
   std::int64_t staleness_max = 20;  // versions; older updates are dropped
   BoundsSettings bounds;
   std::optional<PrivacySettings> privacy;
-  codec::Json client = codec::Json();  // settings of the clients alone; or null
-  std::uint64_t seed = 1;              // below 2^63
+  std::optional<SecureSettings> secure;  // `secureAggregation`; {} has the defaults
+  codec::Json client = codec::Json();    // settings of the clients alone; or null
+  std::uint64_t seed = 1;                // below 2^63
 };
 
 /// Absent members have their defaults. kInvalid: a member is unknown, out of range or does not fit
 /// another; the message has the path of the member, the value and the nearest name.
-///
-/// kUnsupported: `secureAggregation` is set.
 Result<Settings> parse_settings(const codec::Json& json);
 /// All members. parse_settings() reads the same settings back.
 codec::Json to_json(const Settings& settings);
+
+/// The limit of values in a secure sum: as set, or derived from the clip and the noise of
+/// `privacy`, else 8.
+double secure_limit(const Settings& settings);
+/// Samples that count in a secure sum: `bounds.weightMax`, or 65,536.
+double secure_weight_max(const Settings& settings);
 
 /// The member `train` of a task.
 Result<TrainSettings> parse_train_settings(const codec::Json& json);

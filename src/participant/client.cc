@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "codec/json.h"
 #include "federated/update.h"
 #include "participant/internal/presence.h"
+#include "participant/internal/secure_session.h"
 #include "participant/state.h"
 #include "participant/transfer.h"
 #include "privacy/mechanism.h"
@@ -76,7 +78,9 @@ class Client {
         State::open(fs_, options_.directory, options_.job.empty() ? options_.url : options_.job));
     state_.emplace(std::move(opened));
     for (;;) {
+      if (!state_->pending()) secure_.reset();  // the task failed
       if (state_->pending()) TRY_VOID(send_update());
+      if (secure_) TRY_VOID(reveal());
       TRY_VOID(wait_for_conditions());
       TRY(const std::optional<Task> task, next_task());
       if (!task) continue;
@@ -177,6 +181,11 @@ class Client {
   }
 
   Status work(const Task& task) {
+    // Keys first: clients that are slow to load and to train must not delay the others' exchange.
+    if (task.kind == Task::Kind::kTrain) {
+      TRY(const bool takes_part, join(task));
+      if (!takes_part) return state_->done(task.id);
+    }
     observer_.downloading(task);
     TRY(const bool complete, download(task));
     if (!complete) return {};  // the round is over
@@ -203,6 +212,66 @@ class Client {
   /// The disk of the state fails: another task cannot go better.
   static bool is_lost(const Error& error) {
     return error.code() == Code::kExhausted || error.code() == Code::kInternal;
+  }
+
+  // --- secure aggregation
+
+  /// False: the round continues without this client.
+  Result<bool> join(const Task& task) {
+    secure_.reset();
+    if (!task.secure) {
+      if (!options_.secure.required) return true;
+      return Error(Code::kInvalid,
+                   "the job promises secure aggregation, but the aggregator asks for an update "
+                   "without masks");
+    }
+    auto session = SecureSession::join(task, options_.secure, exchange(task.id));
+    if (session.ok()) {
+      secure_ = std::move(*session);
+      return secure_ != nullptr;
+    }
+    if (is_end(session.error())) return session.error();
+    log::warn("secure aggregation refused", {{"task", task.id}, {"error", session.error()}});
+    observer_.skipped(task, session.error());
+    return false;
+  }
+
+  SecureSession::Exchange exchange(const std::string& task) {
+    return [this, task](const SecureSession::Request& request) -> Result<std::optional<Json>> {
+      const bool waits = request.method == "GET";
+      std::string target = "/v1/secure/" + task + "/" + request.part;
+      if (waits) target += "?wait=" + std::to_string(options_.poll.count());
+      const std::string body = waits ? std::string() : codec::write_json(request.body);
+      for (;;) {
+        const auto answer = transfer_.call(ctx_, request.method, target, body,
+                                           waits ? options_.poll : std::chrono::seconds(0));
+        if (!answer.ok() && !is_transient(answer.error())) return answer.error();
+        if (answer.ok() && !may_pass(answer->status)) {
+          went_well();
+          if (answer->status == 204) continue;
+          if (answer->status == 200) {
+            TRY(Json json, codec::parse_json(answer->body, {.depth_max = 8, .nodes_max = 10'000}));
+            return std::optional(std::move(json));
+          }
+          log::info("round continues without this client",
+                    {{"task", task}, {"reason", message_of(answer->status, answer->body)}});
+          return std::optional<Json>();
+        }
+        TRY_VOID(pause(answer.ok()
+                           ? Error(Code::kUnavailable, message_of(answer->status, answer->body))
+                           : answer.error()));
+      }
+    };
+  }
+
+  /// Waits until the round has all vectors.
+  Status reveal() {
+    observer_.waiting();
+    const std::unique_ptr<SecureSession> session = std::move(secure_);
+    const Status status = session->reveal(exchange(session->task()));
+    if (status.ok() || is_end(status.error())) return status;
+    log::warn("shares not revealed", {{"task", session->task()}, {"error", status.error()}});
+    return {};
   }
 
   // --- downloads
@@ -278,7 +347,7 @@ class Client {
 
   // --- work
 
-  /// The result of `function`; nothing if the job ended meanwhile.
+  /// The result of `function`; nothing if it is useless meanwhile.
   template <typename Function>
   auto while_present(const Task& task, Function function) -> Result<
       std::optional<typename std::invoke_result_t<Function, const Context&>::value_type>> {
@@ -287,13 +356,15 @@ class Client {
         ctx_,
         {.target = "/v1/task?wait=" + std::to_string(options_.poll.count()) + "&after=" + task.id,
          .every = options_.presence_every,
-         .wait = options_.poll},
+         .wait = options_.poll,
+         .until =
+             task.secure ? Presence::Options::Until::kNextTask : Presence::Options::Until::kEnd},
         Transfer({.url = options_.url,
                   .client = options_.client,
                   .request_timeout = options_.request_timeout},
                  http_, fs_, RateLimit(0)));
     auto result = function(presence.context());
-    if (!result.ok() && is_end(result.error()) && presence.job_ended() && !ctx_.done())
+    if (!result.ok() && is_end(result.error()) && presence.is_over() && !ctx_.done())
       return std::optional<Value>();
     if (!result.ok()) return std::move(result).error();
     return std::optional<Value>(std::move(result).value());
@@ -305,11 +376,15 @@ class Client {
     auto result = while_present(
         task, [&](const Context& ctx) { return worker_.train(ctx, assignment_of(task, files)); });
     if (!result.ok()) return result.error();
-    if (!*result) return state_->done(task.id);  // the job has ended
+    if (!*result) return state_->done(task.id);  // the job has ended, or the secure round
     TrainedUpdate trained = std::move(**result);
     observer_.trained(task, trained);
     if (const auto& noise = task.update.noise) make_private(*noise, trained);
     const federated::Layout& layout = files.model.layout();
+    if (secure_) {
+      TRY(const std::string masked, secure_->masked(task, trained));
+      return state_->keep(task.id, masked, layout, {}, trained.carry);
+    }
     // Dense FP32 loses nothing, so there is no error to feed back.
     const bool exact = task.update.encoding == federated::Encoding::kDense &&
                        task.update.dtype == tensor::DType::kFp32;
@@ -353,6 +428,7 @@ class Client {
         log::error("update lost", {{"task", pending.task}, {"error", error}});
         observer_.dropped(pending.task, 0, error.message());
         ++outcome_.dropped;
+        secure_.reset();
         return state_->dropped();
       }
       if (transfer_.sent_bytes() > before) progressed();
@@ -368,6 +444,7 @@ class Client {
       return {};
     }
     TRY_VOID(state_->dropped());
+    secure_.reset();
     ++outcome_.dropped;
     if (result.answer == Answer::kRefused)
       log::error("update refused", {{"task", pending.task}, {"message", result.message}});
@@ -413,6 +490,7 @@ class Client {
   Transfer transfer_;
   Rng& rng_ = system_rng();
   std::optional<State> state_;
+  std::unique_ptr<SecureSession> secure_;  // of the present task
   Outcome outcome_;
   milliseconds pause_{0};  // the last one; 0: no failure since the last success
   std::optional<SteadyTime> failing_since_;

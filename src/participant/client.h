@@ -5,19 +5,23 @@
 //                                  http, fs, worker, machine, observer));
 //
 // A kill at any moment is harmless: the next start continues the download, the training from the
-// worker's checkpoint, or the upload. A finished update is never trained again, and counts once.
+// worker's checkpoint, or the upload. A finished update is never trained again, and counts once. A
+// client of secure aggregation that is killed before its upload joins the next round.
 // Failures of the network and of the aggregator are retried until the context is done, or for
 // Options::give_up_after.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
 #include "base/context.h"
 #include "base/result.h"
+#include "codec/ed25519.h"
 #include "net/http.h"
 #include "os/file_system.h"
 #include "participant/conditions.h"
@@ -48,11 +52,21 @@ class Observer {
   virtual void retrying(const std::string& /*message*/) {}
 };
 
+/// The part of the client in secure aggregation that does not come from the aggregator.
+struct SecureIdentity {
+  /// The job promises secure aggregation: a task without it is refused.
+  bool required = false;
+  /// Raw public keys. Not empty: all neighbours must be signed by different ones of them.
+  std::set<std::string> trusted_signers;
+  std::shared_ptr<const codec::Ed25519PrivateKey> signing_key;  // null: keys without signature
+};
+
 struct Options {
   std::string url;     // of the aggregator, without a path
   std::string client;  // sent as Varda-Client; "": the stream has the name
   std::string job;     // the state of another job is removed; "": `url` stands for the job
   os::Path directory;  // of the state; the caller locks it
+  SecureIdentity secure;
   When when;
   std::uint64_t bytes_per_second = 0;  // in each direction; 0: no limit
   // Refuses larger files of tasks.

@@ -301,6 +301,59 @@ TEST(Client, BusyClientStaysPresentAndEndsWithTheJob) {
   EXPECT_THAT(bench.aggregator.requests(), Contains("GET /v1/task?wait=0&after=1-train"));
 }
 
+// --- secure aggregation; aggregator/secure_test.cc has whole rounds
+
+Json secure_task(const std::string& id, const Json& model) {
+  return Json::object(
+      {{"id", id},
+       {"kind", "train"},
+       {"model", model},
+       {"secure",
+        Json::object(
+            {{"sum", "job/" + id}, {"client", "node-1"}, {"length", 408}, {"limit", 8}})}});
+}
+
+TEST(Client, TaskWithoutSecureAggregationIsRefusedIfTheJobPromisesIt) {
+  Bench bench;
+  MemoryFileSystem fs;
+  add_tasks(bench.aggregator);
+  bench.options.secure.required = true;
+  const auto outcome = bench.start(fs);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code(), Code::kInvalid);
+  EXPECT_THAT(outcome.error().message(), HasSubstr("promises secure aggregation"));
+  EXPECT_TRUE(bench.worker.trained.empty());
+  EXPECT_TRUE(bench.aggregator.updates().empty());
+}
+
+TEST(Client, SecureRoundThatGoesOnWithoutTheClientIsNotTrained) {
+  Bench bench;
+  MemoryFileSystem fs;
+  const Json model = bench.aggregator.add_file(model_bytes(1));
+  bench.aggregator.add_task(secure_task("1-train", model));
+  bench.aggregator.add_task(Json::object({{"id", "2-train"}, {"kind", "train"}, {"model", model}}));
+  bench.aggregator.refuse("PUT /v1/secure/1-train/keys", 409, "the round of this task is over");
+  const auto outcome = bench.start(fs);
+  ASSERT_TRUE(outcome.ok()) << outcome.error();
+  EXPECT_EQ(bench.worker.trained.count("1-train"), 0u);
+  EXPECT_EQ(outcome->accepted, 1u);
+}
+
+TEST(Client, BrokenMessageOfASecureSumSkipsTheTask) {
+  Bench bench;
+  MemoryFileSystem fs;
+  const Json model = bench.aggregator.add_file(model_bytes(1));
+  bench.aggregator.add_task(secure_task("1-train", model));
+  bench.aggregator.add_task(Json::object({{"id", "2-train"}, {"kind", "train"}, {"model", model}}));
+  // The answer has no neighbours.
+  bench.aggregator.refuse("PUT /v1/secure/1-train/keys", 200, "{}");
+  bench.aggregator.refuse("GET /v1/secure/1-train/keys", 200, "{}");
+  const auto outcome = bench.start(fs);
+  ASSERT_TRUE(outcome.ok()) << outcome.error();
+  EXPECT_THAT(bench.events.lines, Contains(StartsWith("skipped 1-train ")));
+  EXPECT_EQ(outcome->accepted, 1u);
+}
+
 TEST(Client, NameTravelsWithEachRequest) {
   Bench bench;
   MemoryFileSystem fs;

@@ -19,6 +19,7 @@ constexpr std::size_t kIdBytesMax = 128;
 constexpr std::int64_t kBytesMax = std::int64_t{1} << 40;
 constexpr std::int64_t kNumberMax = 1'000'000'000;
 constexpr std::size_t kLabelsMax = 100'000;
+constexpr std::size_t kSumBytesMax = 512;
 
 constexpr Choice<Task::Kind> kKinds[] = {
     {"train", Task::Kind::kTrain}, {"evaluate", Task::Kind::kEvaluate}, {"end", Task::Kind::kEnd}};
@@ -112,6 +113,30 @@ Status read_update(const Json& json, Task::Update& out) {
   return {};
 }
 
+/// A client that ignored a wrong member would send an unprotected update.
+Status read_secure(const Json& json, Task& out) {
+  Task::Secure secure;
+  secure.sum = json["sum"].as_string();
+  secure.client = json["client"].as_string();
+  const std::int64_t length = json["length"].as_integer();
+  secure.limit = json["limit"].as_double();
+  for (const auto& [name, target] :
+       {std::pair("weightMax", &secure.weight_max), std::pair("clip", &secure.clip)}) {
+    const Json* const value = json.find(name);
+    if (value == nullptr) continue;
+    *target = value->as_double();
+    if (!(**target > 0) || !std::isfinite(**target))
+      return wrong(std::string("secure.") + name, "a number above 0");
+  }
+  if (secure.sum.empty() || secure.sum.size() > kSumBytesMax || secure.client.empty() ||
+      secure.client.size() > kSumBytesMax || length < 2 || length > kBytesMax ||
+      !(secure.limit > 0) || !std::isfinite(secure.limit))
+    return wrong("secure", "{sum, client, length, limit}");
+  secure.length = static_cast<std::size_t>(length);
+  out.secure = std::move(secure);
+  return {};
+}
+
 }  // namespace
 
 std::string_view to_string(Task::Kind kind) { return codec::choice_name(kKinds, kind); }
@@ -146,6 +171,12 @@ Result<Task> parse_task(std::string_view text) {
   TRY_VOID(read_train(json["train"], out.train).context("task"));
   if (out.kind == Task::Kind::kTrain)
     TRY_VOID(read_update(json["update"], out.update).context("task"));
+  if (const Json* secure = json.find("secure");
+      secure != nullptr && !secure->is_null() && out.kind == Task::Kind::kTrain) {
+    TRY_VOID(read_secure(*secure, out));
+    if (out.update.encoding != Encoding::kDense || out.update.dtype != DType::kFp32)
+      return wrong("update.encoding", "dense, since the task has the member secure");
+  }
   return out;
 }
 

@@ -60,6 +60,16 @@ struct Task {
     std::optional<Noise> noise;
   };
 
+  /// Secure aggregation: the update travels with masks.
+  struct Secure {
+    std::string sum;                   // name of the sum
+    std::string client;                // name of this client in it
+    std::size_t length = 0;            // values of the masked vector
+    double limit = 0;                  // of each value
+    std::optional<double> weight_max;  // samples that count; absent: all clients weigh the same
+    std::optional<double> clip;        // L2 norm of the update
+  };
+
   Kind kind = Kind::kTrain;
   std::string id;
   std::int64_t round = 0, rounds = 0;
@@ -68,6 +78,7 @@ struct Task {
   std::optional<ModelFile> file;  // kTrain, kEvaluate
   Train train;                    // kTrain; kEvaluate: `trainer` and `seed`
   Update update;                  // kTrain
+  std::optional<Secure> secure;   // kTrain
   bool failed = false;            // kEnd: the job failed
   std::string message;            // kEnd
 };

@@ -110,6 +110,38 @@ TEST(Task, HostileMembersAreNamed) {
   EXPECT_FALSE(parse_task(std::string(2 << 20, ' ')).ok());
 }
 
+TEST(Task, SecureAggregationIsReadOrRefusedAsAWhole) {
+  Json json = train_task();
+  json.make("update/encoding") = "dense";
+  json.make("secure") = Json::object({{"sum", "job/3-train"},
+                                      {"client", "default/w"},
+                                      {"length", 11},
+                                      {"limit", 8},
+                                      {"weightMax", 65536}});
+  const auto task = parse(json);
+  ASSERT_TRUE(task.ok()) << task.error();
+  ASSERT_TRUE(task->secure);
+  EXPECT_EQ(task->secure->length, 11u);
+  EXPECT_EQ(task->secure->weight_max, 65536);
+  EXPECT_FALSE(task->secure->clip);
+  const auto refused = [&](const std::string& path, const Json& value) {
+    Json changed = json;
+    changed.make(path) = value;
+    const auto read = parse(changed);
+    return read.ok() ? "accepted" : read.error().message();
+  };
+  // A client that ignored a broken member would send an unprotected update.
+  EXPECT_THAT(refused("secure", 1), HasSubstr("secure"));
+  EXPECT_THAT(refused("secure/sum", ""), HasSubstr("secure"));
+  EXPECT_THAT(refused("secure/client", std::string(600, 'x')), HasSubstr("secure"));
+  EXPECT_THAT(refused("secure/length", 1), HasSubstr("secure"));
+  EXPECT_THAT(refused("secure/length", 1e300), HasSubstr("secure"));
+  EXPECT_THAT(refused("secure/limit", 0), HasSubstr("secure"));
+  EXPECT_THAT(refused("secure/clip", -1), HasSubstr("secure.clip"));
+  EXPECT_THAT(refused("secure/weightMax", 0), HasSubstr("secure.weightMax"));
+  EXPECT_THAT(refused("update/encoding", "int8"), HasSubstr("update.encoding"));
+}
+
 }  // namespace task_test
 
 }  // namespace

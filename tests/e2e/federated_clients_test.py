@@ -64,11 +64,11 @@ class Clients(unittest.TestCase):
     def log_of(self, run, name):
         return (self.work / ('%s-%s.log' % (run, name))).read_text()
 
-    def job(self, run, *flags, kill=None):
+    def job(self, run, *flags, kill=None, demand=None):
         """The report and the digest of the result. `kill` is a client that gets SIGKILL in mid-round, again and again."""
         out = self.work / (run + '-out')
         with self.aggregator(out, '--rounds', '5', *flags) as (process, url):
-            flags = ('--checkpoint-every', '20ms')
+            flags = ('--checkpoint-every', '20ms', *(('--secure', demand) if demand else ()))
             clients = {name: self.client(url, run, name, *flags) for name in LABELS}
             try:
                 kills = 0
@@ -115,6 +115,18 @@ class Clients(unittest.TestCase):
     def test_compressed_scaffold_rounds_end(self):
         report, _ = self.job('scaffold', *self.settings(localEpochs=2, aggregator={'name': 'SCAFFOLD'}, compression={'encoding': 'int8'}))
         self.assertGreater(report['history'][-1]['evaluation']['accuracy'], report['history'][0]['evaluation']['accuracy'])
+
+    def test_secure_rounds_end_and_a_plain_job_is_refused(self):
+        report, _ = self.job('secure', *self.settings(localEpochs=5), '--secure-aggregation', demand='{}')
+        accuracy = [record['evaluation']['accuracy'] for record in report['history']]
+        self.assertGreater(accuracy[-1], accuracy[0])
+        self.assertEqual([record['updates'] for record in report['history']], [3] * 5)
+        self.assertIn('5 updates accepted, 0 dropped', self.log_of('secure', 'a'))
+        # A client that demands it refuses a plain job.
+        with self.aggregator(self.work / 'open-out', '--rounds', '1') as (_, url):
+            clients = [self.client(url, 'open', name, '--secure', '{}') for name in LABELS]
+            self.assertEqual([client.wait(timeout=m.seconds(60)) for client in clients], [2] * 3)
+        self.assertIn('promises secure aggregation', self.log_of('open', 'a'))
 
     def test_wrong_data_end_with_two(self):
         with self.aggregator(self.work / 'wrong-out', '--rounds', '1') as (_, url):

@@ -138,6 +138,22 @@ class Jobs(unittest.TestCase):
         accuracy = float(out.split('accuracy ')[1].split()[0])
         self.assertGreater(accuracy, 0.92, 'version 3 has 0.90; ' + out[-200:])
 
+    def test_secure_aggregation_trains_the_digits_and_refuses_what_does_not_fit(self):
+        federated = {'rounds': 3, 'seed': 1, 'secureAggregation': {}, 'trainer': {'batchSize': 32, 'optimizer': {'name': 'sgd', 'learningRate': 0.2}}}
+        self.start('secret', {'model': {'name': 'digits'}}, [{'dataset': {'name': 'digits-' + node}} for node in EDGES], federated=federated)
+        status = self.complete('secret')
+        self.assertEqual((status['round'], status['summary']['participants']), (3, '3/3'), status)
+        accuracy = [float(x['metrics']['accuracy']) for x in status['history']]
+        self.assertGreater(accuracy[-1], 0.9, status['history'])
+        result = self.varda.kubectl('apply', '-f', '-', check=False, input=json.dumps({
+            'apiVersion': 'sedna.io/v1alpha1', 'kind': 'FederatedLearningJob', 'metadata': {'name': 'wrong'},
+            'spec': {'aggregationWorker': {'model': {'name': 'x'}}, 'trainingWorkers': [{'nodeName': 'edge0'}], 'federated': {**federated, 'mode': 'async'}}}))
+        self.assertIn('needs the mode sync', result.stderr)
+        krum = {**federated, 'aggregator': {'name': 'Krum'}}
+        self.start('krum', {'model': {'name': 'digits'}}, [{'dataset': {'name': 'digits-' + node}} for node in EDGES], federated=krum)
+        status = self.until('krum', 'the end', lambda s: s.get('phase') == 'Failed')
+        self.assertIn('secureAggregation: the rule Krum reads single updates', json.dumps(status))
+
     def test_node_that_joins_the_group_joins_the_job(self):
         for node in EDGES[:2]:
             self.varda.kubectl('label', 'node', node, 'hall=3', '--overwrite')

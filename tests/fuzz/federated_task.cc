@@ -44,6 +44,13 @@ void check_task(std::string_view text) {
   CHECK(task->train.trainer.is_object());
   CHECK(task->update.keep > 0 && task->update.keep <= 1);
   CHECK(task->update.bytes_max <= kBytesMax);
+  if (task->secure) {
+    CHECK(task->kind == Task::Kind::kTrain && task->secure->length >= 2);
+    CHECK(task->secure->limit > 0 && std::isfinite(task->secure->limit));
+    CHECK(!task->secure->sum.empty() && !task->secure->client.empty());
+    CHECK(!task->secure->clip || *task->secure->clip > 0);
+    CHECK(!task->secure->weight_max || *task->secure->weight_max > 0);
+  }
 }
 
 void check_conditions(std::string_view text) {

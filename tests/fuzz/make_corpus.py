@@ -751,6 +751,8 @@ def federated_tasks():
             'train': {'localEpochs': 1, 'localSteps': 5, 'seed': 17, 'trainer': {'batchSize': 8}, 'proximal': 0.01, 'lossBefore': True, 'control': file},
             'update': {'encoding': 'topk', 'keep': 0.1, 'bytesMax': 104857600}, 'file': dict(file, labels=['a', 'b'], yaml='name: x')}
     put('federated_task', 'train', json.dumps(task))
+    put('federated_task', 'secure', json.dumps(dict(task, update={'encoding': 'dense'}, secure={
+        'sum': 'job/3-train-5f1c', 'client': 'default/w', 'length': 11, 'limit': 8, 'weightMax': 65536, 'clip': 1})))
     put('federated_task', 'evaluate', json.dumps({'id': 'e', 'kind': 'evaluate', 'model': file}))
     put('federated_task', 'end', json.dumps({'id': 'end', 'kind': 'end', 'failed': True, 'reason': 'NoQuorum', 'message': 'x'}))
     put('federated_task', 'when', json.dumps({'window': {'start': '22:00', 'end': '06:00', 'timezone': 'local'}, 'idle': 0.5, 'power': 'mains'}))
@@ -924,6 +926,18 @@ def federated():
     update('nothing', {}, b'')
 
 
+def secure_sums():
+    key = base64.b64encode(bytes(range(1, 33))).decode()
+    keys = {'client': 'd', 'cipherKey': key, 'maskKey': key}
+    share = {'x': 3, 'y': key}
+    put('secure_sum', 'keys', json.dumps(keys))
+    put('secure_sum', 'signed', json.dumps(dict(keys, signer=key, signature=key)))
+    put('secure_sum', 'steps', '\n'.join(json.dumps(one) for one in (
+        keys, {'neighbours': [dict(keys, client='b'), dict(keys, client='c')], 'clients': 4},
+        {'shares': {'a': base64.b64encode(bytes(93)).decode(), 'b': key}},
+        {'selfShares': {'a': share}, 'keyShares': {'b': share}, 'survivors': ['a'], 'dropped': ['a']})))
+
+
 def proxy_headers():
     def header(name, command, family, addresses, *values, more=b''):
         body = addresses + b''.join(bytes([kind]) + len(value).to_bytes(2, 'big') + value for kind, value in values)
@@ -1046,6 +1060,17 @@ def federated():
     update('falling', {'c#index': tensor('U32', [3], 0, 12), 'c#value': tensor('F16', [3], 12, 18)}, struct.pack('<3I3H', 9, 7, 300, 1, 2, 3))
     update('nothing', {}, b'')
 
+    def masked(name, tensors, values, **changes):
+        metadata = {'format': 'varda-masked/1', 'task': '1-train', 'base': hashlib.sha256(b'model').hexdigest(), 'metrics': '{"loss":0.5}', **changes}
+        put('masked_updates', name, lined({'__metadata__': metadata, **tensors}, values))
+
+    vector = {'masked': tensor('U32', [4], 0, 16)}
+    masked('vector', vector, struct.pack('<4I', 1, 2 ** 32 - 1, 3, 2 ** 30))
+    masked('short', {'masked': tensor('U32', [3], 0, 12)}, bytes(12))
+    masked('floats', {'masked': tensor('F32', [4], 0, 16)}, bytes(16))
+    masked('other_task', vector, bytes(16), task='2-train')
+    masked('metrics', vector, bytes(16), metrics='[1]')
+
 
 def main():
     for path in CORPUS.glob('*/*'):
@@ -1054,7 +1079,7 @@ def main():
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, samples, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
                  model_directories, model_files, onnx_files, checkpoints, training_runs, graph_defs, enrolment_answers, chunk_lists,
-                 registry_requests, bucket_answers, federated, proxy_headers, federated_tasks, grpc, flower, rounds):
+                 registry_requests, bucket_answers, federated, secure_sums, proxy_headers, federated_tasks, grpc, flower, rounds):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/ai/trainer_shape.h"
@@ -111,6 +112,7 @@ struct ClientShape {
   Json when, privacy;
   std::int64_t bytes_per_second = 0, nice = 0, threads = 0;
   bool keep_optimizer = false;
+  std::string signing_key_file;
 
   static void describe(Type<ClientShape>& t) {
     using S = ClientShape;
@@ -127,6 +129,32 @@ struct ClientShape {
             "The state of the optimizer stays from round to round. Default: false.");
     t.field("privacy", &S::privacy, "Differential privacy on the node: {clipNorm, noise}.")
         .shaped(open_settings());
+    t.field("signingKeyFile", &S::signing_key_file,
+            "PEM file with the client's Ed25519 key, for secureAggregation.signers.")
+        .length(0, 4096);
+  }
+};
+
+struct SecureAggregationShape {
+  std::int64_t neighbours = 0;
+  double limit = 0;
+  std::vector<std::string> signers;
+
+  static void describe(Type<SecureAggregationShape>& t) {
+    using S = SecureAggregationShape;
+    t.doc("The aggregator learns sums of updates, and no single update.");
+    t.field("neighbours", &S::neighbours,
+            "Clients with which a client shares masks; an even number. Default: 10.")
+        .range(4, 254);
+    t.field("limit", &S::limit,
+            "Values beyond it are cut. Default: 8, or derived from the clip of privacy.")
+        .range(0, kCountMax);
+    t.field("signers", &S::signers,
+            "Ed25519 public keys in base64, one for each client. Default: keys without signature.")
+        .items_max(10'000)
+        .each_pattern("^[A-Za-z0-9+/]{43}=$")
+        .each_length(44, 44);
+    t.rule(rules::above("limit", 0));
   }
 };
 
@@ -136,7 +164,8 @@ struct FederatedShape {
                local_steps = 0, buffer_size = 0, staleness_max = 0, seed = 0;
   double quorum = 0, fraction = 0, proximal = 0;
   std::optional<AggregatorShape> aggregator;
-  Json round_deadline, trainer, privacy, secure_aggregation;
+  Json round_deadline, trainer, privacy;
+  std::optional<SecureAggregationShape> secure_aggregation;
   std::optional<StopShape> stop;
   std::optional<FederatedEvaluationShape> evaluation;
   std::optional<CompressionShape> compression;
@@ -153,6 +182,32 @@ void FederatedEvaluationShape::describe(Type<FederatedEvaluationShape>& t) {
           "Datasets for the evaluation, one on each node. Default: a part of the training data.");
   t.field("every", &S::every, "Rounds between two evaluations. 0: none. Default: 1.")
       .range(0, 100'000);
+}
+
+/// With secureAggregation, the member at `path` is absent or `value`.
+Rule secure_needs(std::vector<std::string> path, const std::string& value, const std::string& why) {
+  Rule rule;
+  rule.cel = "!has(self.secureAggregation)";
+  std::string member = "self";
+  for (const std::string& name : path) {
+    member += "." + name;
+    rule.cel += " || !has(" + member + ")";
+  }
+  rule.cel += " || " + member + " == " + rules::cel_quote(value);
+  rule.message = why;
+  rule.reason = "FieldValueForbidden";
+  rule.field_path = ".secureAggregation";
+  rule.check = [path = std::move(path), value, why](const Json& self) -> std::vector<Violation> {
+    if (self["secureAggregation"].is_null()) return {};
+    const Json* found = &self;
+    for (const std::string& name : path) {
+      found = found->find(name);
+      if (found == nullptr) return {};
+    }
+    if (!found->is_string() || found->as_string() == value) return {};
+    return {{"FieldValueForbidden", ".secureAggregation", "Forbidden: " + why}};
+  };
+  return rule;
 }
 
 void FederatedShape::describe(Type<FederatedShape>& t) {
@@ -209,8 +264,7 @@ void FederatedShape::describe(Type<FederatedShape>& t) {
   t.field("privacy", &S::privacy, "Differential privacy. The guide has the members.")
       .shaped(open_settings());
   t.field("secureAggregation", &S::secure_aggregation,
-          "Secure aggregation: the aggregator learns sums only. The guide has the members.")
-      .shaped(open_settings());
+          "The aggregator learns sums of updates, and no single update. {} has the defaults.");
   t.field("seed", &S::seed, "Seed of all random choices. Default: 1.").format("int64");
   t.rule(rules::above("quorum", 0));
   t.rule(rules::above("fraction", 0));
@@ -218,6 +272,10 @@ void FederatedShape::describe(Type<FederatedShape>& t) {
                                "may not be set together with clientsPerRound"));
   t.rule(rules::forbidden_with({"localEpochs", Shape::kNumber}, {{"localSteps", Shape::kNumber}},
                                "may not be set together with localSteps"));
+  t.rule(secure_needs({"mode"}, "sync", "needs the mode sync: all clients of a sum share keys"));
+  t.rule(secure_needs({"late"}, "drop", "needs late: drop, since a late update misses its sum"));
+  t.rule(secure_needs({"compression", "encoding"}, "dense",
+                      "needs compression.encoding: dense, since masks fill all bits"));
 }
 
 }  // namespace

@@ -433,9 +433,17 @@ class Observer {
     if (text.empty())
       text = text_of(joined, "training worker has joined", "training workers have joined") +
              " of " + text_of(static_cast<std::int64_t>(plan_.trainers.size())) +
-             "; minimumClients is " +
-             text_of(job_.spec.federated["minimumClients"].as_integer(kDefaultMinimumClients));
+             "; minimumClients is " + least_clients();
     conditions_.set("Training", no("WaitingForParticipants", text));
+  }
+
+  std::string least_clients() const {
+    const Json& federated = job_.spec.federated;
+    const std::int64_t least = federated["minimumClients"].as_integer(kDefaultMinimumClients);
+    // A sum of two updates shows each client the other one.
+    if (federated["secureAggregation"].is_object() && least < kSecureClientsMin)
+      return text_of(kSecureClientsMin) + " with secureAggregation";
+    return text_of(least);
   }
 
   std::int64_t count_joined() const {
@@ -538,7 +546,7 @@ class Observer {
                          });
   }
 
-  static constexpr std::int64_t kDefaultMinimumClients = 2;
+  static constexpr std::int64_t kDefaultMinimumClients = 2, kSecureClientsMin = 3;
 
   const FederatedLearningJob& job_;
   const FederatedPlan& plan_;

@@ -32,6 +32,7 @@ class MeanRule : public RuleBase {
  public:
   MeanRule(std::string name, LayoutPointer layout, MeanSettings settings)
       : RuleBase(std::move(name), std::move(layout)), settings_(settings) {}
+  bool weighs_samples() const override { return settings_.weighting == Weighting::kSamples; }
 
  protected:
   /// The factor of each update.

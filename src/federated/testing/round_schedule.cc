@@ -47,6 +47,8 @@ class World {
     settings_.staleness_max = static_cast<std::int64_t>(rng_->below(4));
     settings_.round_deadline = std::chrono::milliseconds(1000);
     settings_.seed = seed;
+    secure_ = settings_.mode == Mode::kSync && rng_->below(3) == 0;
+    if (secure_) settings_.late = Late::kDrop;
     loss_ = rng_->below(4) == 0 ? 0 : rng_->below(30);
     hostile_ = rng_->below(3) == 0 ? rng_->below(clients_count_) : clients_count_;
     start();
@@ -84,6 +86,7 @@ class World {
 
   std::size_t restarts() const { return restarts_; }
   std::size_t folded() const { return folded_; }
+  std::size_t repeats() const { return voided_.size(); }
   bool failed() const { return machine_->failed(); }
 
  private:
@@ -125,6 +128,8 @@ class World {
     if (saved_.empty()) {
       machine_.emplace(options(), clock());
     } else {
+      // The masks of a secure round are lost with the process, and so are its updates.
+      if (secure_) disk_.clear();
       auto restored = RoundMachine::restore(options(), codec::parse_json(saved_).value(),
                                             {disk_.begin(), disk_.end()}, clock());
       if (!restored.ok()) {
@@ -132,6 +137,10 @@ class World {
         return;
       }
       machine_ = std::move(*restored);
+      note_task();
+      if (secure_ && !apply(machine_->repeat_round(RoundMachine::RepeatCause::kRestarted,
+                                                   "restarted", clock())))
+        return;
       if (!apply(machine_->time_passed(clock()))) return;
     }
     for (std::size_t i = 0; i < clients_count_; ++i) seen_[i] = now_;
@@ -146,8 +155,27 @@ class World {
     start();
   }
 
+  void note_task() {
+    task_ = machine_->open_task();
+    task_round_ = machine_->round();
+  }
+  /// Updates of a repeated round do not count.
+  void note_repetition() {
+    const auto phase = machine_->phase();
+    const bool begins_again =
+        machine_->round() == task_round_ &&
+        (phase == RoundMachine::Phase::kWaiting || phase == RoundMachine::Phase::kTraining ||
+         machine_->reason() == "SecureAggregationFailed");
+    if (secure_ && task_ && begins_again && machine_->open_task() != task_) {
+      voided_.insert(*task_);
+      std::erase_if(disk_, [&](const Stored& one) { return !machine_->in_use(one); });
+    }
+    note_task();
+  }
+
   /// A crash before the save, or after it: false.
   bool apply(const Step& step) {
+    note_repetition();
     if (crash_here()) return false;
     if (step.save) saved_ = codec::write_json(machine_->to_json(clock()));
     if (crash_here()) return false;
@@ -189,6 +217,7 @@ class World {
     }
     if (static_cast<std::int64_t>(set.size()) < machine_->quorum())
       error_ = "a round closed below the quorum";
+    if (secure_) results_.erase(round);  // a round is repeated after a crash in its aggregation
     if (const auto [at, added] = results_.emplace(round, content); !added && at->second != content)
       error_ = "two aggregations of round " + std::to_string(round) + " differ";
     for (const std::string& one : set) {
@@ -207,9 +236,26 @@ class World {
         for (std::size_t i = 0; i < clients_count_; ++i)
           if (now_ - seen_[i] > 1500 && !dead()) apply(machine_->left(name(i), clock()));
         if (!dead()) apply(machine_->time_passed(clock()));
+        if (!dead() && secure_) exchange_keys();
       }
       tick();
     });
+  }
+
+  /// The exchange leaves some clients out, or fails.
+  void exchange_keys() {
+    if (rng_->below(4) == 0) {
+      std::set<std::string> clients = machine_->working();
+      std::erase_if(clients, [&](const std::string&) { return rng_->below(6) == 0; });
+      if (static_cast<std::int64_t>(clients.size()) >= machine_->quorum() &&
+          !apply(machine_->fix_clients(clients, clock())))
+        return;
+    }
+    if (rng_->below(20) == 0 &&
+        !apply(machine_->withdrew(name(rng_->below(clients_count_)), clock())))
+      return;
+    if (rng_->below(40) == 0)
+      apply(machine_->repeat_round(RoundMachine::RepeatCause::kFailed, "no shares", clock()));
   }
 
   void serve_poll(std::size_t client) {
@@ -233,9 +279,12 @@ class World {
       return;
     }
     const std::int64_t round = machine_->accepting_round();
+    const auto train = machine_->train_task(task.id);
+    if (!train) return answer(Verdict::kLate);
     const Stored stored{{.client = name(client),
                          .digest = digest,
                          .trained_on = task.round,
+                         .repeat = train->repeat,
                          .samples = 10,
                          .metrics = {{"loss", 1}}},
                         round};
@@ -306,11 +355,14 @@ class World {
   }
 
   static std::string key(std::size_t client, const Task& task) {
-    return name(client) + "/" + std::to_string(task.round);
+    return name(client) + "/" + std::to_string(task.round) + "/" + task.id;
   }
 
   std::string check_accepted() {
-    for (const auto& [update, digest] : acknowledged_) {
+    for (const auto& [key, digest] : acknowledged_) {
+      const std::size_t slash = key.rfind('/');
+      const std::string update = key.substr(0, slash);
+      if (voided_.contains(key.substr(slash + 1))) continue;
       const auto counted = folded_into_.find(update);
       if (counted != folded_into_.end()) continue;
       // Updates of a round that the end of the job cut are on the disk, and in no model.
@@ -333,6 +385,7 @@ class World {
   const std::unique_ptr<Rng> rng_;
   Settings settings_;
   std::size_t clients_count_ = 0, hostile_ = 0;
+  bool secure_ = false;
   std::uint64_t loss_ = 0;
 
   Milliseconds now_ = 0, skew_ = 0;
@@ -350,8 +403,11 @@ class World {
 
   std::map<std::size_t, Client> clients_;
   std::set<std::size_t> cut_;
-  std::set<std::string> bad_;                        // digests of updates with a bad content
-  std::map<std::string, std::string> acknowledged_;  // digests by client and round
+  std::set<std::string> bad_;        // digests of updates with a bad content
+  std::optional<std::string> task_;  // the open one
+  std::int64_t task_round_ = 0;
+  std::set<std::string> voided_;                     // tasks of repeated rounds
+  std::map<std::string, std::string> acknowledged_;  // digests by client, round and task
   std::set<std::string> given_up_;
   std::map<std::int64_t, std::string> results_;      // by round
   std::map<std::string, std::int64_t> folded_into_;  // rounds by client and round
@@ -365,6 +421,7 @@ Result run(std::uint64_t seed) {
   out.problem = world.run();
   out.restarts = world.restarts();
   out.folded = world.folded();
+  out.repeats = world.repeats();
   out.failed = world.failed();
   return out;
 }

@@ -20,8 +20,9 @@ void Presence::run(const std::stop_token& stop) {
     const auto answer = transfer_.call(ctx, "GET", options_.target, "", options_.wait);
     if (!answer.ok() || answer->status != 200) continue;
     const auto task = parse_task(answer->body);
-    if (!task.ok() || task->kind != Task::Kind::kEnd) continue;
-    ended_ = true;
+    if (!task.ok()) continue;
+    if (task->kind != Task::Kind::kEnd && options_.until != Options::Until::kNextTask) continue;
+    over_ = true;
     source_.request_stop();
     return;
   }
