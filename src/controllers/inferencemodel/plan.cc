@@ -213,8 +213,11 @@ Plan plan_with(const hosting::ModelKeys* keys, const InferenceModel& model, cons
       InferenceModel resolved = model;
       resolved.status.model_ref = std::move(choice.chosen);
       resolved = hosting::with_manifest(std::move(resolved));
+      // A trial of a version that the Model lacks fails by itself, and serving continues.
+      const std::optional<api::ModelTrial> trial = std::exchange(resolved.spec.trial, std::nullopt);
       // choose_model() checked the signature, under the Model's name.
       plan = plan_with(nullptr, resolved, world, options);
+      resolved.spec.trial = trial;
       plan.resolved = std::move(resolved);
       plan.unresolved = std::move(choice.problem);
       return plan;
