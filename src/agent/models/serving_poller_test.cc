@@ -103,12 +103,17 @@ class TrialPolls : public ::testing::Test {
   api::ModelTrialStatus report() { return poller_.trials().at("default/digits"); }
 
   node::testing::ManualClock clock_;
-  net::Response answer_;
+  int status_ = 200;
+  std::string body_;
   int changes_ = 0;
   const std::unique_ptr<net::HttpClient> server_ =
       net::loopback(net::inline_handler([this](const net::Request& request) {
-        if (request.path() == "/v2/models/digits/trial") return answer_;
         net::Response out;
+        if (request.path() == "/v2/models/digits/trial") {
+          out.status = status_;
+          out.body = body_;
+          return out;
+        }
         out.body = R"([{"name": "digits", "version": "3", "state": "READY"}])";
         return out;
       }));
@@ -116,25 +121,25 @@ class TrialPolls : public ::testing::Test {
 };
 
 TEST_F(TrialPolls, NoTrialIsNotAskedFor) {
-  answer_.body = R"({"version": "4", "state": "Ready"})";
+  body_ = R"({"version": "4", "state": "Ready"})";
   start("");
   EXPECT_TRUE(poller_.trials().empty());
 }
 
 TEST_F(TrialPolls, LoadingTrialIsPolledSoon) {
-  answer_.body = R"({"version": "4", "mode": "shadow", "state": "Loading"})";
+  body_ = R"({"version": "4", "mode": "shadow", "state": "Loading"})";
   start("{}");
   EXPECT_EQ(report().state, "Loading");
-  answer_.body = R"({"version": "4", "mode": "shadow", "state": "Ready"})";
+  body_ = R"({"version": "4", "mode": "shadow", "state": "Ready"})";
   poll_after(std::chrono::milliseconds(300));
   EXPECT_EQ(report().state, "Ready");
 }
 
 TEST_F(TrialPolls, CountsAloneAreReportedAtMostEveryTwoSeconds) {
-  answer_.body = R"({"version": "4", "mode": "shadow", "state": "Ready", "answers": 1})";
+  body_ = R"({"version": "4", "mode": "shadow", "state": "Ready", "answers": 1})";
   start("{}");
   const int before = changes_;
-  answer_.body = R"({"version": "4", "mode": "shadow", "state": "Ready", "answers": 2})";
+  body_ = R"({"version": "4", "mode": "shadow", "state": "Ready", "answers": 2})";
   start("{ }");  // another file: polled at once
   EXPECT_EQ(report().answers, 1);
   EXPECT_EQ(changes_, before);
@@ -144,8 +149,8 @@ TEST_F(TrialPolls, CountsAloneAreReportedAtMostEveryTwoSeconds) {
 }
 
 TEST_F(TrialPolls, OldServerFailsTheTrial) {
-  answer_.status = 404;
-  answer_.body = R"({"error": "there is nothing at /v2/models/digits/trial"})";
+  status_ = 404;
+  body_ = R"({"error": "there is nothing at /v2/models/digits/trial"})";
   start(R"({"version": "4"})");
   EXPECT_EQ(report().state, "Failed");
   EXPECT_EQ(report().reason, "TrialUnsupported");
@@ -154,7 +159,7 @@ TEST_F(TrialPolls, OldServerFailsTheTrial) {
 
 TEST_F(TrialPolls, SenselessAnswerIsNoReport) {
   for (const char* body : {"[]", "{", R"({"version": 4, "state": "Ready"})"}) {
-    answer_.body = body;
+    body_ = body;
     start(body);
     EXPECT_TRUE(poller_.trials().empty()) << body;
   }
