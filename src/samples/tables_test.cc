@@ -192,12 +192,27 @@ TEST(Tables, ErrorsNameFileLineAndRemedy) {
        "t.csv, line 1: the table has 3 feature columns: a sample of shape [3] does not fit the "
        "model's input \"x\" of shape [-1,2]; choose the columns with featureColumns"},
       {"1;2;a\n", "t.csv, line 1: one column, but a table needs features and a label"},
+      // A table that does not fit the model, too: the first mistake in the file is reported.
+      {"a,b,c,d\n", "t.csv has no rows; training needs at least one"},
+      {"a,b,c,d\n1,2.o,3,a\n", "t.csv, line 2: column \"b\": \"2.o\" is not a number; correct it"},
+      {"1,2,3.o,a\n", "t.csv, line 1: column \"3\": \"3.o\" is not a number; correct it"},
+      {"a,l\n1,a\n", "t.csv, line 2: the table has 1 feature column: a sample of shape [1]"},
   };
   for (const Case& c : cases) {
     Folder folder;
     folder.put("t.csv", c.bytes);
     EXPECT_THAT(folder.error("t.csv", options({-1, 2})), HasSubstr(c.message)) << c.bytes;
   }
+}
+
+TEST(Tables, EvaluationWithOtherColumnsNamesBothNumbers) {
+  Folder folder;
+  folder.put("t.csv", "1,2,a\n");
+  Options evaluation = options({-1, 2});
+  evaluation.fill = {0, 0, 0};
+  EXPECT_EQ(folder.error("t.csv", evaluation),
+            "t.csv, line 1: the table has 2 feature columns, but the training data have 3; the "
+            "evaluation needs the same columns");
 }
 
 TEST(Tables, FolderOfFilesIsOneTable) {

@@ -42,8 +42,11 @@ class Table final : public Readable {
 
   Result<bool> add_record(const Record& record, std::size_t bytes, bool first);
   Status choose_columns();
+  Status bind_input(const Record& first);
   Result<std::size_t> find_column(std::string_view wanted, std::string_view setting) const;
   Status add_row(const Record& record);
+  Error failure(std::size_t feature, std::string_view why) const;
+  Result<std::optional<double>> number(const Record& record, std::size_t i) const;
   Result<std::optional<double>> feature(const Record& record, std::size_t i) const;
   void label_cells(const Record& record, std::vector<std::string_view>& cells) const;
   std::string column_name(std::size_t column) const {
@@ -56,7 +59,7 @@ class Table final : public Readable {
   std::vector<std::string> names_;  // of the header; empty: none
   std::size_t columns_ = 0;         // 0: no record yet
   std::vector<std::size_t> features_, labels_at_;
-  std::optional<NumberInput> input_;
+  std::optional<NumberInput> input_;  // from the first row on
   std::vector<double> sums_;
   std::vector<std::uint64_t> present_;
   std::vector<double> fill_;
@@ -141,35 +144,49 @@ Status Table::choose_columns() {
   std::vector<std::string> label_names;
   for (const std::size_t column : labels_at_) label_names.push_back(column_name(column));
   labels_ = Labels(options_.task, options_.classes, std::move(label_names));
-  auto input = NumberInput::bind(options_.input, {static_cast<std::int64_t>(features_.size())});
-  if (!input.ok())
-    return Error(input.error().code(),
-                 "the table has " + std::to_string(features_.size()) +
-                     " feature columns: " + input.error().message() +
-                     "; choose the columns with featureColumns and labelColumn");
-  input_ = std::move(*input);
   sums_.resize(features_.size());
   present_.resize(features_.size());
-  if (!options_.fill.empty() && options_.fill.size() != features_.size())
-    return Error(Code::kInvalid, std::to_string(options_.fill.size()) +
-                                     " values for missing features do not fit " +
-                                     std::to_string(features_.size()) + " feature columns");
   return {};
 }
 
-Result<std::optional<double>> Table::feature(const Record& record, std::size_t i) const {
+/// Compares the columns with the model. A table without rows, or with text in the first row, has
+/// another mistake, which is reported instead.
+Status Table::bind_input(const Record& first) {
+  for (std::size_t i = 0; i < features_.size(); ++i) TRY_VOID(number(first, i));
+  const std::string count = std::to_string(features_.size()) +
+                            (features_.size() == 1 ? " feature column" : " feature columns");
+  auto input = NumberInput::bind(options_.input, {static_cast<std::int64_t>(features_.size())});
+  if (!input.ok())
+    return Error(input.error().code(),
+                 "the table has " + count + ": " + input.error().message() +
+                     "; choose the columns with featureColumns and labelColumn");
+  if (!options_.fill.empty() && options_.fill.size() != features_.size())
+    return Error(Code::kInvalid, "the table has " + count + ", but the training data have " +
+                                     std::to_string(options_.fill.size()) +
+                                     "; the evaluation needs the same columns");
+  input_ = std::move(*input);
+  return {};
+}
+
+Error Table::failure(std::size_t feature, std::string_view why) const {
+  return {Code::kInvalid,
+          "column " + column_text(column_name(features_[feature])) + ": " + std::string(why)};
+}
+
+Result<std::optional<double>> Table::number(const Record& record, std::size_t i) const {
   const std::string_view cell = record[features_[i]];
-  const auto value = parse_number(cell);
-  const auto failed = [&](std::string_view why) {
-    return Error(Code::kInvalid,
-                 "column " + column_text(column_name(features_[i])) + ": " + std::string(why));
-  };
-  if (!value) {
-    if (is_missing(cell)) return value;
-    return failed(column_text(trim(cell)) +
-                  " is not a number; correct it, or leave the column out with featureColumns");
-  }
-  if (auto checked = input_->check(*value); !checked.ok()) return failed(checked.error().message());
+  auto value = parse_number(cell);
+  if (value || is_missing(cell)) return value;
+  return failure(i, column_text(trim(cell)) +
+                        " is not a number; correct it, or leave the column out with "
+                        "featureColumns");
+}
+
+Result<std::optional<double>> Table::feature(const Record& record, std::size_t i) const {
+  TRY(const auto value, number(record, i));
+  if (!value) return value;
+  if (auto checked = input_->check(*value); !checked.ok())
+    return failure(i, checked.error().message());
   return value;
 }
 
@@ -179,6 +196,7 @@ void Table::label_cells(const Record& record, std::vector<std::string_view>& cel
 }
 
 Status Table::add_row(const Record& record) {
+  if (!input_) TRY_VOID(bind_input(record));
   for (std::size_t i = 0; i < features_.size(); ++i) {
     TRY(const auto value, feature(record, i));
     if (!value) continue;
