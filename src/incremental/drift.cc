@@ -10,6 +10,7 @@ namespace {
 using codec::Json;
 
 constexpr double kShareMin = 1e-4;
+constexpr std::int64_t kPageHinkleyMax = 1'000'000'000'000;
 
 bool comparable(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
   return a.size() == b.size() && total(a) > 0 && total(b) > 0;
@@ -96,8 +97,8 @@ PageHinkley page_hinkley_of(const Json& json) {
                   .mean = json["mean"].as_double(),
                   .sum = json["sum"].as_double(),
                   .minimum = json["minimum"].as_double()};
-  const bool good = out.count >= 0 && std::isfinite(out.mean) && std::isfinite(out.sum) &&
-                    std::isfinite(out.minimum);
+  const bool good = out.count >= 0 && out.count < kPageHinkleyMax && std::isfinite(out.mean) &&
+                    std::isfinite(out.sum) && std::isfinite(out.minimum);
   return good ? out : PageHinkley{};
 }
 

@@ -161,9 +161,11 @@ class GateRun {
 
   void judge_samples() {
     if (comparison_.slices.empty()) return;
-    add("samples", "NotComparable", totals_.samples >= gate_->samples_min,
-        static_cast<double>(totals_.samples), static_cast<double>(gate_->samples_min),
-        std::to_string(totals_.samples) + " samples, and the least is " +
+    const auto values = static_cast<std::int64_t>(gains_by_sample().size());
+    const std::int64_t samples = std::max(totals_.samples, values);
+    add("samples", "NotComparable", samples >= gate_->samples_min, static_cast<double>(samples),
+        static_cast<double>(gate_->samples_min),
+        std::to_string(samples) + " samples, and the least is " +
             std::to_string(gate_->samples_min));
   }
 

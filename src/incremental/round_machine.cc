@@ -32,6 +32,7 @@ std::string text_of(std::string_view text) {
 /// Doubles from `first` with each failure, up to the limit.
 milliseconds backoff_after(std::int64_t failures, milliseconds first) {
   milliseconds out = first;
+  if (first.count() == 0) return out;
   for (std::int64_t i = 1; i < failures && out < Retry::kBackoffMax; ++i) out *= 2;
   return std::min(out, std::max(first, Retry::kBackoffMax));
 }
@@ -65,7 +66,9 @@ class Machine {
  public:
   Machine(const Settings& settings, const State& state, const Observation& observation)
       : settings_(settings), input_(state), observation_(observation), state_(state) {
-    now_ = std::chrono::floor<milliseconds>(observation.now);
+    // The first moment of 1970 means that a time is absent.
+    now_ = std::max(std::chrono::floor<milliseconds>(observation.now),
+                    std::chrono::sys_time<milliseconds>(milliseconds(1)));
   }
 
   Advance run() {
@@ -127,7 +130,7 @@ class Machine {
       state_.history.erase(state_.history.begin());
   }
 
-  /// A wait goes on, maybe with another reason.
+  /// The phase stays, maybe with another reason.
   bool wait(std::string message) {
     state_.message = text_of(message);
     return false;

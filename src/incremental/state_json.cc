@@ -13,6 +13,7 @@ using codec::Json;
 
 constexpr std::int64_t kFormat = 1;
 constexpr std::size_t kListItemsMax = 4096;
+constexpr std::int64_t kNumberMax = 1'000'000'000'000'000;  // keeps sums in range
 
 constexpr Choice<Stage> kStages[] = {
     {"Train", Stage::kTrain}, {"Eval", Stage::kEval}, {"Deploy", Stage::kDeploy}};
@@ -101,7 +102,7 @@ class ObjectReader {
   void number(std::string_view name, std::int64_t& out) {
     const Json* value = find(name);
     if (value == nullptr) return;
-    if (!value->is_integer() || value->as_integer() < 0) return fail(name);
+    if (!is_count(*value)) return fail(name);
     out = value->as_integer();
   }
   void text(std::string_view name, std::string& out) {
@@ -150,7 +151,7 @@ class ObjectReader {
   }
   void numbers(std::string_view name, std::vector<std::int64_t>& out) {
     list(name, out, [this, name](const Json& item, const std::string&) {
-      if (!item.is_integer() || item.as_integer() < 0) fail(name);
+      if (!is_count(item)) fail(name);
       return item.as_integer();
     });
   }
@@ -174,6 +175,9 @@ class ObjectReader {
   Status& status() { return status_; }
 
  private:
+  static bool is_count(const Json& value) {
+    return value.is_integer() && value.as_integer() >= 0 && value.as_integer() <= kNumberMax;
+  }
   const Json* find(std::string_view name) const {
     if (!status_.ok()) return nullptr;
     const Json* value = json_.find(name);

@@ -14,7 +14,8 @@ using codec::Json;
 using std::chrono::minutes;
 
 constexpr minutes kDay{1440};
-constexpr minutes kOffsetMax{14 * 60};  // of the zones in use
+constexpr std::chrono::year kYearMax{2200};  // nanoseconds in 64 bits end in 2262
+constexpr minutes kOffsetMax{14 * 60};       // of the zones in use
 
 /// The minutes of "HH:MM" or "H:MM"; nothing: another text.
 std::optional<minutes> parse_clock(std::string_view text) {
@@ -107,7 +108,7 @@ Json to_json(const TimeWindow& window) {
 std::string time_text(WallTime time) {
   using namespace std::chrono;  // NOLINT: the calendar has many names
   constexpr auto kFirst = sys_days{year{1970} / 1 / 1};
-  constexpr auto kLast = sys_days{year{9999} / 12 / 31};
+  constexpr auto kLast = sys_days{kYearMax / 12 / 31};
   const auto exact =
       std::clamp<sys_time<milliseconds>>(time_point_cast<milliseconds>(time), kFirst, kLast);
   const auto day = floor<days>(exact);
@@ -134,8 +135,8 @@ std::optional<WallTime> parse_time(std::string_view text) {
     return *parse_integer<unsigned>(text.substr(at, size));
   };
   const year_month_day date{year{static_cast<int>(part(0, 4))}, month{part(5, 2)}, day{part(8, 2)}};
-  if (!date.ok() || date.year() < year{1970} || part(11, 2) > 23 || part(14, 2) > 59 ||
-      part(17, 2) > 59)
+  if (!date.ok() || date.year() < year{1970} || date.year() > kYearMax || part(11, 2) > 23 ||
+      part(14, 2) > 59 || part(17, 2) > 59)
     return std::nullopt;
   return WallTime(sys_days{date} + hours(part(11, 2)) + minutes(part(14, 2)) +
                   seconds(part(17, 2)) + milliseconds(part(20, 3)));

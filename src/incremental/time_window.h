@@ -36,7 +36,7 @@ struct TimeWindow {
 Result<TimeWindow> parse_time_window(const codec::Json& json, const std::string& path);
 codec::Json to_json(const TimeWindow& window);
 
-/// "2026-11-28T02:00:00.000Z"; years 1970 to 9999, other times become the nearest of these.
+/// "2026-11-28T02:00:00.000Z"; years 1970 to 2200, other times become the nearest of these.
 std::string time_text(WallTime time);
 /// Nothing: another form.
 std::optional<WallTime> parse_time(std::string_view text);
