@@ -104,7 +104,12 @@ class World {
 
   void edit_spec() {
     Settings settings;
-    settings.trigger.rule.samples = 1 + static_cast<std::int64_t>(below(12));
+    const std::uint64_t kind = below(10);
+    if (kind < 7) settings.trigger.rule.samples = 1 + static_cast<std::int64_t>(below(12));
+    if (kind == 7) settings.trigger.rule.hard_share = 0.3;
+    if (kind == 8) settings.trigger.rule.drift = DriftRule{.threshold = 0.1};
+    if (kind == 9) settings.trigger.rule.drift = DriftRule{DriftMethod::kPageHinkley, 0.05};
+    settings.trigger.window = 20 + static_cast<std::int64_t>(below(60));
     if (chance(30)) settings.trigger.cooldown = seconds(below(600));
     if (chance(30)) settings.trigger.quota_per_day = 1 + static_cast<std::int64_t>(below(4));
     settings.trigger.manual = chance(10);
@@ -553,8 +558,15 @@ class World {
   void answer(Counters& counters, const std::string& version) {
     const auto requests = static_cast<std::int64_t>(quiet_ ? 20 : below(20));
     const bool bad = quality_of(version) == Quality::kBadLive;
-    counters.answers += bad ? requests / 2 : requests;
-    counters.failures += bad ? requests - requests / 2 : 0;
+    const std::int64_t answers = bad ? requests / 2 : requests;
+    counters.answers += answers;
+    counters.failures += requests - answers;
+    counters.scores.resize(4);
+    for (std::int64_t i = 0; i < answers; ++i) {
+      const std::uint64_t bin = below(4);
+      ++counters.scores[bin];
+      counters.hard += bin == 0 ? 1 : 0;
+    }
   }
 
   const std::unique_ptr<Rng> rng_;
