@@ -99,6 +99,9 @@ sim() {
   part sim.rounds_build build_in release federated_test
   part sim.rounds within_time env VARDA_ROUND_SCHEDULES="$(times 100000)" VARDA_ROUND_SEED="$seed" \
     scripts/as_user.sh build/release/src/federated/federated_test '--gtest_filter=RoundSchedules.*'
+  part sim.learning_build build_in release incremental_test
+  part sim.learning within_time env VARDA_LEARNING_SCHEDULES="$(times 100000)" VARDA_LEARNING_SEED="$seed" \
+    scripts/as_user.sh build/release/src/incremental/incremental_test '--gtest_filter=LearningSchedules.*'
   part sim.asan_build build_in asan sim sim_test
   part sim.asan as_user build/asan/tests/sim/sim --short "$(times 300)" --first "$seed"
   part sim.asan_test as_user build/asan/tests/sim/sim_test '--gtest_filter=Simulator.*'

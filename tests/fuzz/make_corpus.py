@@ -756,6 +756,36 @@ def federated_tasks():
     put('federated_task', 'evaluate', json.dumps({'id': 'e', 'kind': 'evaluate', 'model': file}))
     put('federated_task', 'end', json.dumps({'id': 'end', 'kind': 'end', 'failed': True, 'reason': 'NoQuorum', 'message': 'x'}))
     put('federated_task', 'when', json.dumps({'window': {'start': '22:00', 'end': '06:00', 'timezone': 'local'}, 'idle': 0.5, 'power': 'mains'}))
+def learning():
+    """Comparisons, settings and states of incremental learning."""
+    frozen = {'name': 'frozen', 'samples': 360, 'baseRight': 300, 'candidateRight': 352, 'onlyBase': 2, 'onlyCandidate': 54,
+              'classes': [{'name': '7', 'samples': 36, 'baseRight': 0, 'candidateRight': 33}]}
+    ours = {'round': 3, 'selected': {'train': 61, 'evaluate': 15}, 'slices': [frozen, {**frozen, 'name': 'newest', 'classes': []}],
+            'metrics': {'base': {'accuracy': 0.83, 'f1': [0.5, 0.25]}, 'candidate': {'accuracy': 0.98, 'f1': [0.75, 1]}},
+            'milliseconds': {'base': 0.21, 'candidate': 0.21}, 'bytes': {'base': 91234, 'candidate': 91240}}
+    put('learning', 'ours', 'c' + compact(ours))
+    put('learning', 'values', 'c' + compact({'slices': [{'name': 'frozen', 'values': {'mae': {'base': [1, 2, 3], 'candidate': [0.5, 2, 1e-9]}}}],
+                                             'metrics': {'base': {'mae': 2}, 'candidate': {'mae': 1.2}}}))
+    put('learning', 'user', 'c' + compact({'accuracy': [0.9, 0.8], 'precision': [[0.9, 0.8], [0.7, 0.9]], 'loss': 0.1, 'note': 'x', 'bad': None}))
+    put('learning', 'wrong', 'c' + compact({'slices': [{**frozen, 'onlyBase': 301}]}))
+    put('learning', 'settings', 's' + compact({
+        'trainSpec': {'trigger': {'condition': {'metric': 'num_of_samples', 'operator': '>=', 'threshold': '60'}, 'cooldownSeconds': '1h',
+                                  'timer': {'start': '22:00', 'end': '4:00', 'timeZone': '-05:30'}, 'quotaPerDay': 3,
+                                  'any': [{'hardShare': 0.2}, {'drift': {'method': 'ks'}}, {'all': [{'samples': 3}]}]},
+                      'retry': {'attempts': 2, 'backoffSeconds': 5}},
+        'evalSpec': {'gate': {'metric': 'loss', 'goal': 'minimize', 'significance': 0.01, 'test': 'exact', 'latencyFactorMax': 2}, 'template': {}},
+        'deploySpec': {'trigger': {'condition': {'metric': 'precision_delta', 'operator': 'gt', 'threshold': 0.1}}, 'rollout': {'pauseSeconds': 3},
+                       'trial': {'mode': 'shadow', 'answers': 20, 'agreementMin': 0.5}, 'rollback': {'hardShareRise': 0.3, 'crashes': 1}}}))
+    state = {'format': 1, 'stage': 'Train', 'phase': 'Running', 'since': '2020-01-01T00:00:00.000Z', 'round': 3, 'attempt': 1, 'base': '1',
+             'candidate': '4', 'serving': {'version': '1'}, 'previous': [{'version': '0'}], 'used': 5, 'samplesSeen': 9, 'consumed': [2],
+             'starts': ['2020-01-01T00:00:00.000Z'], 'rounds': [{'round': 2, 'outcome': 'Refused', 'gain': -0.5}], 'watched': True,
+             'answers': {'marks': {'a': {'since': 'x', 'answers': 3, 'scores': [1, 2]}}, 'carried': {'hard': 2}},
+             'pageHinkley': {'count': 2, 'mean': 0.5, 'sum': 0.25, 'minimum': -0.5}}
+    put('learning', 'state', lines('t' + compact(state), compact(ours)))
+    put('learning', 'deploying', lines('t' + compact({**state, 'stage': 'Deploy', 'rolled': ['a'], 'trial': {}}), '{}'))
+    put('learning', 'first', lines('t{}', compact({'accuracy': [0.9, 0.8]})))
+
+
 def rounds():
     put('rounds', 'settings', 's' + json.dumps({
         'mode': 'async', 'rounds': 3, 'aggregator': {'name': 'FedAdam', 'parameters': {'tau': 0.1}}, 'quorum': 2, 'roundDeadline': '1d12h', 'fraction': 0.5,
@@ -1080,6 +1110,8 @@ def main():
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
                  model_directories, model_files, onnx_files, checkpoints, training_runs, graph_defs, enrolment_answers, chunk_lists,
                  registry_requests, bucket_answers, federated, secure_sums, proxy_headers, federated_tasks, grpc, flower, rounds):
+                 registry_requests, bucket_answers, federated, proxy_headers, federated_tasks, grpc, flower, rounds,
+                 learning):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
