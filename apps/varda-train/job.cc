@@ -134,6 +134,10 @@ Result<Opened> open(const Context& ctx, const Job& job, const ModelSource& sourc
     TRY(out.evaluation_tree, tree_of(job, job.evaluation->path));
     TRY(out.evaluation, open_data(ctx, *out.evaluation_tree, *job.evaluation, options));
   }
+  if (job.old) {
+    TRY(out.old_tree, tree_of(job, job.old->path));
+    TRY(out.old, open_data(ctx, *out.old_tree, *job.old, options));
+  }
   return out;
 }
 
@@ -147,6 +151,7 @@ Result<Trained> train(const Context& ctx, const Job& job, infer::Engines& engine
                                  {.model = out.source.bytes,
                                   .train = opened.data,
                                   .evaluation = opened.evaluation,
+                                  .old = opened.old,
                                   .hold_out = job.hold_out,
                                   .settings = job.settings,
                                   .directory = job.directory,

@@ -13,6 +13,7 @@
 #include "train/order.h"
 #include "train/trainer.h"
 #include "training/internal/batches.h"
+#include "training/internal/continual.h"
 #include "training/internal/evaluate.h"
 #include "training/internal/open_trainer.h"
 #include "training/internal/result_files.h"
@@ -53,6 +54,7 @@ class Run {
   Result<Outcome> run() {
     TRY_VOID(fs_.make_directories(request_.directory));
     TRY_VOID(os::remove_leftovers(fs_, request_.directory));
+    TRY(replayed_, add_replay(ctx_, request_));
     TRY(identity_, identity_of(request_));
     if (auto earlier = read_result(fs_, request_.directory, identity_)) {
       log::info("this run was finished before", {{"path", earlier->model.string()}});
@@ -313,6 +315,7 @@ class Run {
                 .classes = data_.train().classes(),
                 .stopped_early = state_.stopped,
                 .samples = data_.split().train.size(),
+                .replayed = replayed_,
                 .fingerprint = data_.train().fingerprint(),
                 .seconds = state_.seconds};
     if (state_.evaluation) {
@@ -343,6 +346,7 @@ class Run {
   const os::Path checkpoint_path_;
 
   RunData data_;
+  std::uint64_t replayed_ = 0;
   std::string identity_;
   Batches batches_;
   std::unique_ptr<train::Trainer> trainer_;
