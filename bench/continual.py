@@ -8,7 +8,7 @@ Writes the data as class folders, trains the base on the digits 0 to 6 and 8, an
 candidate on the test images, on the digits that the base knew ("old"), and on 7 and 9 ("new").
 Forgetting is the loss of accuracy on the old digits.
 """
-import argparse, json, pathlib, shutil, struct, subprocess, sys, tempfile, time, zlib
+import argparse, json, pathlib, random, shutil, struct, subprocess, sys, tempfile, time, zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DIGITS = ROOT / 'examples/digits'
@@ -70,6 +70,44 @@ def make_data(work):
     return len(stream)
 
 
+def field(number, value):
+    """A field of a protobuf message: a number, a text, bytes, or a message."""
+    def varint(n):
+        out = b''
+        while n > 127:
+            out, n = out + bytes([n & 127 | 128]), n >> 7
+        return out + bytes([n])
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def untrained_model(hidden, seed):
+    """An ONNX file: pixels / 255, 64 -> hidden -> 10 with random weights (He et al. 2015)."""
+    rng = random.Random(seed)
+
+    def tensor(name, shape, values):
+        dims = b''.join(field(1, size) for size in shape)
+        return field(5, dims + field(2, 1) + field(8, name) + field(9, struct.pack('<%df' % len(values), *values)))
+
+    def layer(name, inputs, outputs):
+        limit = (6 / inputs) ** 0.5
+        return (tensor('w' + name, [inputs, outputs], [rng.uniform(-limit, limit) for _ in range(inputs * outputs)]) +
+                tensor('b' + name, [outputs], [0.0] * outputs))
+
+    def node(kind, inputs, output, *attributes):
+        return field(1, b''.join(field(1, i) for i in inputs) + field(2, output) + field(4, kind) + b''.join(attributes))
+
+    def value(number, name, shape):
+        dims = b''.join(field(1, field(1, size) if size else field(2, 'n')) for size in shape)
+        return field(number, field(1, name) + field(2, field(1, field(1, 1) + field(2, dims))))
+    graph = (node('Mul', ['x', 'scale'], 'scaled') + node('Flatten', ['scaled'], 'flat') + node('Gemm', ['flat', 'w1', 'b1'], 'h1') +
+             node('Relu', ['h1'], 'h2') + node('Gemm', ['h2', 'w2', 'b2'], 'scores') + node('Softmax', ['scores'], 'y') + field(2, 'digits') +
+             tensor('scale', [1], [1 / 255]) + layer('1', 64, hidden) + layer('2', hidden, 10) + value(11, 'x', [0, 1, 8, 8]) + value(12, 'y', [0, 10]))
+    return field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, 17))
+
+
 def run(build, arguments, settings, work):
     file = work / 'settings.json'
     file.write_text(json.dumps(settings))
@@ -103,11 +141,11 @@ def main():
 
 def table(options, work):
     streamed = make_data(work)
-    # A linear file has no memory of 7 and 9; the big network gets a fresh last layer by its training.
-    base = ['--model', DIGITS / 'models/start', '--data', work / 'base', '--out', work / 'base-model', '--hold-out', 0]
-    if not (DIGITS / 'models/start').exists():
-        base[1] = DIGITS / 'models/4'
-        BASE['head'] = {'classes': 10}
+    start = work / 'untrained'
+    start.mkdir(exist_ok=True)
+    (start / 'model.onnx').write_bytes(untrained_model(48, 1))
+    (start / 'labels.txt').write_text(''.join('%d\n' % digit for digit in range(10)))
+    base = ['--model', start, '--data', work / 'base', '--out', work / 'base-model', '--hold-out', 0]
     run(options.build, base, BASE, work)
     print('%d samples in the stream; forgetting = accuracy lost on the old digits' % streamed)
     print('%-12s %9s %9s %9s %9s %9s %11s %8s' % ('method', 'all', 'old', 'new', 'base all', 'base new', 'forgetting', 'seconds'))

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "onnx/names.h"
 #include "onnx/weights.h"
 #include "train/head.h"
 
@@ -16,9 +17,12 @@ namespace last_layer {
 
 using onnx::Node;
 
-constexpr std::string_view kAfterLayer[] = {"Softmax", "LogSoftmax", "Sigmoid", "Identity", "Dropout"};
+constexpr std::string_view kAfterLayer[] = {"Softmax", "LogSoftmax", "Sigmoid", "Identity",
+                                            "Dropout"};
 
-bool is_op(const Node& node, std::string_view op) { return node.domain.empty() && node.op_type == op; }
+bool is_op(const Node& node, std::string_view op) {
+  return node.domain.empty() && node.op_type == op;
+}
 
 const Node* producer(const onnx::Graph& graph, const std::string& tensor) {
   for (const Node& node : graph.nodes)
@@ -88,8 +92,13 @@ Result<LastLayer> find_last_layer(const onnx::Model& model) {
 
 std::string features_model(onnx::Model model, const LastLayer& layer) {
   const std::int64_t type = model.graph.outputs.front().data_type;
-  model.graph.outputs = {onnx::ValueInfo{.name = layer.features, .data_type = type}};
+  // The features of a linear model are its input, and an input is no output.
+  onnx::Names names(model.graph);
+  const std::string output = names.fresh("varda.features");
+  model.graph.nodes.push_back(
+      {.op_type = "Identity", .inputs = {layer.features}, .outputs = {output}});
   // Nodes behind the features have no reader, and the engine removes them.
+  model.graph.outputs = {onnx::ValueInfo{.name = output, .data_type = type}};
   return onnx::serialize(model);
 }
 
