@@ -118,7 +118,7 @@ struct EwcShape {
 
   static void describe(Type<EwcShape>& t) {
     t.doc("Elastic weight consolidation: weights that matter for old answers change less.");
-    t.field("lambda", &EwcShape::lambda, "Strength. Default: 100.").range(0, kNumberMax);
+    t.field("lambda", &EwcShape::lambda, "Strength. Default: 10000.").range(0, kNumberMax);
     t.field("samples", &EwcShape::samples, "Samples that measure the weights. Default: 200.")
         .range(1, 10'000'000);
     t.rule(rules::above("lambda", 0));
