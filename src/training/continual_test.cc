@@ -1,6 +1,6 @@
 // Trainings against forgetting, on the engine that serves: exact where numpy gives the result, and
 // otherwise their effect.
-#include <algorithm>
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -361,7 +361,7 @@ TEST(Continual, SettingsReadBackAndExcludeEachOther) {
   EXPECT_EQ(settings->continual.lwf->temperature, 3);
   const auto again = parse_settings(to_json(*settings));
   ASSERT_TRUE(again.ok()) << again.error();
-  EXPECT_EQ(to_json(*again), to_json(*settings));
+  EXPECT_TRUE(to_json(*again) == to_json(*settings));
   const struct {
     const char *text, *part;
   } bad[] = {{R"({"continual": {"replay": {"samples": 0}}})", "continual.replay.samples"},

@@ -226,7 +226,11 @@ Result<Selection> select(os::FileSystem& fs, const os::Path& directory, const In
   if (task.consumed.contains(task.round) || task.refused.contains(task.round))
     return Error(Code::kInvalid, "round " + std::to_string(task.round) +
                                      " is over; a new round has a number of its own");
-  TRY_VOID(fs.make_directories(directory));
+  TRY(const auto info, fs.stat(directory));
+  if (!info) {
+    TRY_VOID(fs.make_directories(directory));
+    TRY_VOID(fs.sync_directory(directory.parent_path()));
+  }
   TRY_VOID(os::remove_leftovers(fs, directory));
   TRY(Ledger ledger, read_ledger(fs, directory));
   const auto is_current = [&](const LedgerRound& one) { return one.round == task.round; };
