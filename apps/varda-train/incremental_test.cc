@@ -245,7 +245,7 @@ TEST_F(Incremental, PodHandsOverCandidateAndComparison) {
   EXPECT_EQ(data["report"].as_string(), "report-model-round-1-2");
   EXPECT_EQ(data["comparison"]["slices"].size(), 2u);
   EXPECT_FALSE(agent_.file("model-round-1-2").empty());
-  EXPECT_THAT(agent_.file("report-model-round-1-2"), HasSubstr("</html>"));
+  EXPECT_THAT(agent_.file("report-model-round-1-2"), HasSubstr("<th>newest</th>"));
 }
 
 TEST_F(Incremental, AssignmentComesFromTheAgentWithoutTheVariable) {
