@@ -18,7 +18,8 @@ Result<Delivery> write_report(os::FileSystem& fs, const Job& job, const Trained&
                                         .data = job.data.path.string(),
                                         .evaluation = evaluation_text(job),
                                         .digest = trained.digest.hex(),
-                                        .engine = trained.engine});
+                                        .engine = trained.engine,
+                                        .comparison = trained.report["comparison"]});
   TRY_VOID(os::write_file_atomically(fs, job.directory / kReport, html));
   return Delivery{kReport, codec::Sha256::of(html)};
 }

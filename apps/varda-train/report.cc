@@ -211,6 +211,32 @@ std::string worst(const Outcome& outcome) {
   return out + "</div>\n";
 }
 
+// ---- the base of a round
+
+std::string comparison(const Json& comparison) {
+  if (!comparison.is_object()) return "";
+  const auto count = [](const Json& value) {
+    return "<td class=\"n\">" + grouped(static_cast<std::uint64_t>(value.as_integer())) + "</td>";
+  };
+  std::string out =
+      "<h2>Comparison with the base</h2>\n<table class=\"list\">\n<tr><th>samples</th>"
+      "<th class=\"n\">number</th><th class=\"n\">base right</th>"
+      "<th class=\"n\">candidate right</th></tr>\n";
+  for (const Json& slice : comparison["slices"].as_array()) {
+    const std::string name = slice["name"].as_string();
+    out += "<tr><th>" + escaped(name) + "</th>" + count(slice["samples"]) +
+           count(slice["baseRight"]) + count(slice["candidateRight"]) + "</tr>\n";
+    std::size_t shown = 0;
+    for (const Json& one : slice["classes"].as_array()) {
+      if (++shown > kClassesMax) break;
+      out += "<tr><td>" + escaped(name + ": " + one["name"].as_string()) + "</td>" +
+             count(one["samples"]) + count(one["baseRight"]) + count(one["candidateRight"]) +
+             "</tr>\n";
+    }
+  }
+  return out + "</table>\n";
+}
+
 // ---- settings
 
 void add_settings(const Json& value, const std::string& name, std::vector<std::string>& rows) {
@@ -254,7 +280,8 @@ std::string html_report(const Report& report) {
   if (outcome.stopped_early)
     out += "<p>Early stopping ended the run: the metric did not improve any more.</p>\n";
   out += "<h2>Curves</h2>\n" + curves(outcome.history) + epochs(outcome.history);
-  out += confusion(outcome) + worst(outcome) + facts(report) + settings(report);
+  out += comparison(report.comparison) + confusion(outcome) + worst(outcome) + facts(report) +
+         settings(report);
   return out + "</body>\n</html>\n";
 }
 

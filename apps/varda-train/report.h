@@ -13,9 +13,10 @@ struct Report {
   codec::Json settings;  // spec.trainer with all defaults
   std::string model;     // path of the initial model
   std::string data;
-  std::string evaluation;  // path of these data, or "10 % of the data"
-  std::string digest;      // SHA-256 of the result, in hex
-  std::string engine;      // "onnxruntime 1.30.0"
+  std::string evaluation;       // path of these data, or "10 % of the data"
+  std::string digest;           // SHA-256 of the result, in hex
+  std::string engine;           // "onnxruntime 1.30.0"
+  codec::Json comparison = {};  // with the base, of a round of incremental learning; null: none
 };
 
 /// Text from outside is escaped and shortened. The size is bounded: tables show at most 30 classes,
