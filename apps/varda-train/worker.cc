@@ -134,22 +134,17 @@ Status train_and_report(const Context& ctx, const Contract& contract, WorkerPart
   TRY(const Finished finished, train_once(ctx, contract, parts, observer));
   if (api == nullptr) return {};
   reporter->phase("Uploading");
-  // A result of an earlier start may have a name of an earlier release.
-  const std::string artifact = finished.body.at("data/artifact").as_string();
   const os::Path& directory = contract.job.directory;
-  TRY_VOID(
-      api->upload(ctx, directory / kReportFile, report_name(contract), finished.report_digest));
-  TRY_VOID(api->upload(ctx, directory / finished.file, artifact, finished.digest));
-  TRY_VOID(api->deliver(ctx, "PUT", "/v1/results/final", finished.body));
-  log::info("result accepted by the agent", {{"artifact", artifact}, {"sha256", finished.digest}});
+  // A result of an earlier start may have a name of an earlier release. A comparison has no file.
+  const std::string artifact = finished.body.at("data/artifact").as_string();
   if (!finished.file.empty()) {
     TRY_VOID(
         api->upload(ctx, directory / kReportFile, report_name(contract), finished.report_digest));
-    TRY_VOID(api->upload(ctx, directory / finished.file, contract.artifact, finished.digest));
+    TRY_VOID(api->upload(ctx, directory / finished.file, artifact, finished.digest));
   }
   TRY_VOID(api->deliver(ctx, "PUT", "/v1/results/" + finished.result, finished.body));
   log::info("result accepted by the agent",
-            {{"artifact", contract.artifact}, {"sha256", finished.digest}});
+            {{"artifact", artifact}, {"sha256", finished.digest}});
   return {};
 }
 

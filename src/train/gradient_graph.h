@@ -9,8 +9,8 @@
 //   // run graph.model: batch, targets, sample weights, weights -> loss, outputs, gradients
 #pragma once
 
-#include <set>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>

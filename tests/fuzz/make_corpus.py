@@ -1119,12 +1119,9 @@ def main():
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, samples, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, onnx_files, checkpoints, training_runs, graph_defs, enrolment_answers, chunk_lists,
-                 registry_requests, bucket_answers, federated, secure_sums, proxy_headers, federated_tasks, grpc, flower, rounds):
-                 registry_requests, bucket_answers, federated, proxy_headers, federated_tasks, grpc, flower, rounds,
-                 learning):
                  model_directories, model_files, onnx_files, checkpoints, training_runs, incremental_jobs, graph_defs, enrolment_answers, chunk_lists,
-                 registry_requests, bucket_answers, federated, proxy_headers, federated_tasks, grpc, flower, rounds):
+                 registry_requests, bucket_answers, federated, secure_sums, proxy_headers, federated_tasks, grpc, flower, rounds,
+                 learning):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
