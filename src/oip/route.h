@@ -18,6 +18,7 @@ enum class Call {
   kModelInfer,       // POST /v2/models/M[/versions/V]/infer
   kRepositoryIndex,  // POST /v2/repository/index
   kModelJoint,       // GET  /v2/models/M/joint: our extension, state of the tiers
+  kModelSamples,     // GET  /v2/models/M/samples: our extension, counts of kept samples
 };
 
 struct Route {

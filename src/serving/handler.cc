@@ -35,9 +35,10 @@ double microseconds(Duration duration) {
 // One inference request, from its bytes to its answer.
 class InferJob final : public Job {
  public:
-  InferJob(std::shared_ptr<ModelVersion> version, InferCall call, Responder responder,
-           const oip::Limits& limits)
+  InferJob(std::shared_ptr<ModelVersion> version, std::shared_ptr<const sampling::Plan> samples,
+           InferCall call, Responder responder, const oip::Limits& limits)
       : version_(std::move(version)),
+        samples_(std::move(samples)),
         call_(std::move(call)),
         responder_(std::move(responder)),
         limits_(limits) {}
@@ -56,20 +57,34 @@ class InferJob final : public Job {
   void run() override {
     VersionStats& stats = version_->stats();
     stats.queue_us.add(microseconds(system_clock().now() - call_.arrived));
-    auto inferred = infer(*version_, call_, {}, limits_);
+    auto inferred = infer(*version_, call_, reads(), limits_);
     (inferred.ok() ? stats.success : stats.failure).add();
+    std::vector<tensor::Named> outputs;
+    if (samples_ != nullptr) {
+      if (inferred.ok())
+        outputs = sampling::all_outputs(*inferred);
+      else
+        sampling::note_failure(*samples_, inferred.error().code());
+    }
     Response response = respond_with(std::move(inferred));
     stats.request_us.add(microseconds(system_clock().now() - call_.arrived));
     responder_(std::move(response));
+    if (!outputs.empty()) sampling::note_answer(samples_, {call_, std::move(outputs), {}});
   }
 
   /// Answers without running the model.
   void refuse(const Error& error) {
     version_->stats().failure.add();
+    if (samples_ != nullptr) sampling::note_failure(*samples_, error.code());
     responder_(error_response(error));
   }
 
  private:
+  std::span<const std::string> reads() const {
+    return samples_ != nullptr ? std::span<const std::string>(samples_->reads)
+                               : std::span<const std::string>();
+  }
+
   Response respond_with(Result<Inferred> inferred) const {
     if (!inferred.ok()) return error_response(inferred.error());
     try {
@@ -80,6 +95,7 @@ class InferJob final : public Job {
   }
 
   const std::shared_ptr<ModelVersion> version_;
+  const std::shared_ptr<const sampling::Plan> samples_;  // null: the request is not kept
   const InferCall call_;
   Responder responder_;
   const oip::Limits limits_;
@@ -162,6 +178,11 @@ class ModelServer {
         return reported.ok() ? json(200, codec::write_json(*reported))
                              : error_response(reported.error());
       }
+      case oip::Call::kModelSamples: {
+        const auto reported = service_.repository.describe_samples(route.model);
+        return reported.ok() ? json(200, codec::write_json(*reported))
+                             : error_response(reported.error());
+      }
       case oip::Call::kModelInfer:
         break;
     }
@@ -210,29 +231,32 @@ class ModelServer {
   }
 
   void infer(const oip::Route& route, Request request, Responder respond) const {
-    if (service_.joint != nullptr && route.version.empty()) {
+    if (route.version.empty()) {
       Repository::Serving serving = service_.repository.serving(route.model);
-      if (serving.plan != nullptr) {
-        return joint::begin(*service_.joint,
-                            {std::move(serving.plan), std::move(serving.version),
-                             InferCall::of(std::move(request), system_clock().now())},
-                            std::move(respond), service_.limits);
+      if (service_.joint != nullptr && serving.plan != nullptr) {
+        return joint::begin(
+            *service_.joint,
+            {std::move(serving.plan), std::move(serving.samples), std::move(serving.version),
+             InferCall::of(std::move(request), system_clock().now())},
+            std::move(respond), service_.limits);
       }
-      return infer(std::move(serving.version), std::move(request), std::move(respond));
+      return infer(std::move(serving.version), std::move(serving.samples), std::move(request),
+                   std::move(respond));
     }
-    infer(service_.repository.find(route.model, route.version), std::move(request),
+    infer(service_.repository.find(route.model, route.version), nullptr, std::move(request),
           std::move(respond));
   }
 
-  void infer(Result<std::shared_ptr<ModelVersion>> version, Request request,
+  void infer(Result<std::shared_ptr<ModelVersion>> version,
+             std::shared_ptr<const sampling::Plan> samples, Request request,
              Responder respond) const {
     if (!version.ok()) return respond(error_response(version.error()));
     // Keeps the executor's owner alive: the job, with the last reference to the owner, may end
     // before submit() returns.
     const std::shared_ptr<ModelVersion> pinned = *version;
-    std::unique_ptr<Job> job =
-        std::make_unique<InferJob>(pinned, InferCall::of(std::move(request), system_clock().now()),
-                                   std::move(respond), service_.limits);
+    std::unique_ptr<Job> job = std::make_unique<InferJob>(
+        pinned, std::move(samples), InferCall::of(std::move(request), system_clock().now()),
+        std::move(respond), service_.limits);
     if (const auto status = pinned->executor().submit(job); !status.ok()) {
       static_cast<InferJob&>(*job).refuse(
           Error(status.error()).context("model \"" + pinned->model() + "\""));

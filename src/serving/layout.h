@@ -7,6 +7,7 @@
 //                          probe, and serves from the start while another version is probed
 //   DIR/MODEL/joint.json optional: the model is the first tier of several (serving/joint);
 //                          replaced by rename
+//   DIR/MODEL/samples.json optional: which requests to keep (serving/samples); replaced by rename
 //
 // Without `target` the newest version is served. Numbers compare as numbers and rank above names;
 // names compare by character. Names that begin with '.' are unfinished work and are ignored.
@@ -30,9 +31,10 @@ struct Wanted {
   std::string fingerprint;  // identifies the files of `version`; changes with any of them
   std::string last_good;    // version that served last and is still present; "" unknown
   std::string last_good_fingerprint;
-  bool last_good_unchanged = false;  // the files are the ones that served
-  std::optional<std::string> joint;  // content of joint.json, "" if unreadable
-  std::string problem;               // why `version` cannot be served, or ""
+  bool last_good_unchanged = false;    // the files are the ones that served
+  std::optional<std::string> joint;    // content of joint.json, "" if unreadable
+  std::optional<std::string> samples;  // the same of samples.json
+  std::string problem;                 // why `version` cannot be served, or ""
   friend bool operator==(const Wanted&, const Wanted&) = default;
 };
 

@@ -124,7 +124,23 @@ Result<std::shared_ptr<ModelVersion>> Repository::find(std::string_view model,
 Repository::Serving Repository::serving(std::string_view model) const {
   MutexLock lock(mutex_);
   const auto it = entries_.find(model);
-  return {find_locked(model, ""), it != entries_.end() ? it->second.plan : nullptr};
+  if (it == entries_.end()) return {find_locked(model, ""), nullptr, nullptr};
+  return {find_locked(model, ""), it->second.plan, it->second.samples};
+}
+
+Result<codec::Json> Repository::describe_samples(std::string_view model) const {
+  const sampling::Model* found = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const auto it = entries_.find(model);
+    if (it == entries_.end())
+      return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
+    found = it->second.sampling;
+  }
+  if (found == nullptr)
+    return Error(Code::kNotFound,
+                 "model \"" + std::string(model) + "\" has no samples.json: no request is kept");
+  return found->describe();
 }
 
 Result<codec::Json> Repository::describe_tiers(std::string_view model) const {
@@ -292,6 +308,7 @@ void Repository::look() {
     if (it->second.active != nullptr) it->second.active->stats().ready.set(0);
     dropped.push_back(std::move(it->second.active));
     if (it->second.joint != nullptr) it->second.joint->forget();
+    if (it->second.sampling != nullptr) it->second.sampling->forget();
     it = entries_.erase(it);
   }
   for (auto& [name, now] : wanted) {
@@ -304,9 +321,12 @@ void Repository::look() {
       entry.active->stats().ready.set(0);
       dropped.push_back(std::move(entry.active));
       if (entry.joint != nullptr) put_in_force(entry, entry.joint->fit_none());
+      entry.samples.reset();
     }
     if (options_.joint != nullptr && entry.wanted.joint != now.joint)
       follow_tiers(name, entry, now.joint);
+    if (options_.samples != nullptr && entry.wanted.samples != now.samples)
+      follow_samples(name, entry, now.samples);
     if (entry.wanted.version != now.version) entry.failure.reset();
     entry.wanted = std::move(now);
   }
@@ -333,6 +353,25 @@ void Repository::follow_tiers(const std::string& model, Entry& entry,
   } else {
     entry.joint->refuse(plan.error());
   }
+}
+
+void Repository::follow_samples(const std::string& model, Entry& entry,
+                                const std::optional<std::string>& file) {
+  if (!file) {
+    log::info("samples.json removed, no request is kept", {{"model", model}});
+    entry.sampling->forget();
+    entry.sampling = nullptr;
+    entry.samples.reset();
+    return;
+  }
+  entry.sampling = &options_.samples->model(model);
+  if (entry.sampling->want(*file).ok()) fit_samples(entry);
+}
+
+void Repository::fit_samples(Entry& entry) {
+  if (entry.sampling == nullptr || entry.active == nullptr) return;
+  entry.samples = entry.sampling->fit(
+      *entry.active, entry.plan != nullptr ? entry.plan->config.tiers.front().name : "");
 }
 
 void Repository::put_in_force(Entry& entry, std::shared_ptr<const joint::Plan> plan) {
@@ -398,6 +437,7 @@ void Repository::apply(const std::string& model, Load& load) {
   entry.active_fingerprint = candidate.fingerprint;
   entry.active.swap(shared);  // the old version ends here, or with its last running request
   if (entry.joint != nullptr) put_in_force(entry, std::move(plan));
+  fit_samples(entry);
   if (wanted) entry.failure.reset();
 }
 

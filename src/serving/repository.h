@@ -33,6 +33,7 @@
 #include "serving/layout.h"
 #include "serving/load_probe.h"
 #include "serving/model_version.h"
+#include "serving/sampling/keeper.h"
 
 namespace varda::serving {
 
@@ -49,6 +50,7 @@ class Repository {
         30000};                  // after failures that may pass (memory, a missing library)
     LoadProbe* probe = nullptr;  // outlives the repository; null: no probes
     joint::TierRuntime* joint = nullptr;  // likewise; null: joint.json is ignored
+    sampling::Keeper* samples = nullptr;  // likewise; null: samples.json is ignored
   };
   /// Starts to follow the directory. kNotFound, kInvalid: the directory cannot be read. `fs`,
   /// `engines` and `registry` outlive the repository.
@@ -70,11 +72,15 @@ class Repository {
   struct Serving {
     Result<std::shared_ptr<ModelVersion>> version;  // as from find()
     std::shared_ptr<const joint::Plan> plan;  // the tiers, fitted to that version; null: no tiers
+    std::shared_ptr<const sampling::Plan> samples;  // null: no request is kept
   };
   Serving serving(std::string_view model) const;
   /// State of the model's tiers, for /v2/models/MODEL/joint. kNotFound: no such model, or no
   /// tiers.
   Result<codec::Json> describe_tiers(std::string_view model) const;
+  /// Counts of kept samples, for /v2/models/MODEL/samples. kNotFound: no such model, or no
+  /// samples.json.
+  Result<codec::Json> describe_samples(std::string_view model) const;
 
   /// All models: READY for the active version, LOADING, and UNAVAILABLE with a reason for a wanted
   /// version that does not load.
@@ -110,6 +116,8 @@ class Repository {
     std::unique_ptr<ModelStats> stats;
     joint::Model* joint = nullptr;            // null: no joint.json
     std::shared_ptr<const joint::Plan> plan;  // in force for `active`
+    sampling::Model* sampling = nullptr;      // null: no samples.json
+    std::shared_ptr<const sampling::Plan> samples;
   };
   // One load on a separate thread. That thread touches `result` and `done` only.
   struct Load;
@@ -125,6 +133,9 @@ class Repository {
   void apply(const std::string& model, Load& load) REQUIRES(mutex_);
   void follow_tiers(const std::string& model, Entry& entry, const std::optional<std::string>& file)
       REQUIRES(mutex_);
+  void follow_samples(const std::string& model, Entry& entry,
+                      const std::optional<std::string>& file) REQUIRES(mutex_);
+  void fit_samples(Entry& entry) REQUIRES(mutex_);
   void put_in_force(Entry& entry, std::shared_ptr<const joint::Plan> plan) REQUIRES(mutex_);
   Result<std::shared_ptr<ModelVersion>> find_locked(std::string_view model,
                                                     std::string_view version) const

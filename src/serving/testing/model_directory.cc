@@ -53,6 +53,12 @@ void ModelDirectory::joint_file(const std::string& model, const std::string& tex
   std::filesystem::rename(path_ / model / ".new-joint", path_ / model / "joint.json");
 }
 
+void ModelDirectory::samples_file(const std::string& model, const std::string& text) {
+  std::filesystem::create_directories(path_ / model);
+  write(path_ / model / ".new-samples", text);
+  std::filesystem::rename(path_ / model / ".new-samples", path_ / model / "samples.json");
+}
+
 void ModelDirectory::remove(const std::string& below) {
   std::filesystem::remove_all(path_ / below);
 }
