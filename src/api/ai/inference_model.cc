@@ -34,6 +34,8 @@ Rule forbidden_where(std::string cel, std::string field, std::string why,
 
 const rules::Member kModelRef{"modelRef", rules::Shape::kObject};
 
+const rules::Member kSamples{"samples", rules::Shape::kObject};
+
 constexpr std::string_view kNamesSecret = "has(self.tlsSecretName) && size(self.tlsSecretName) > 0";
 
 }  // namespace
@@ -235,6 +237,9 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
        "address, and the node forwards servingPort. Default: the operator's flag --edge-network.")
       .one_of({"host", "hostport"});
   t.field("security", &S::security, "Extension: clients that the server accepts.");
+  t.field("samples", &S::samples,
+          "Extension: requests that the server keeps on its edge node, for labelling and training "
+          "(docs/guides/hard-examples.md).");
   t.keep_unknown(&S::unknown);
 
   const auto without_image = [&t](Rule rule) {
@@ -262,6 +267,11 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
       kModelRef, {{"image"}, {"manifest", Shape::kList}, {"targetVersion"}},
       "may not be set together with image, manifest or targetVersion: the Model has the archive "
       "and its version"));
+  t.rule(rules::forbidden_when(kSamples, "deployToLayer", "cloud",
+                               "only servers at the edge keep samples: the cloud layer has no "
+                               "directory that outlasts its pods"));
+  t.rule(rules::forbidden_with(
+      kSamples, {{"image"}}, "may not be set together with image: only varda-serve keeps samples"));
   t.rule(rules::at_most_when("replicas", 1, "deployToLayer", "edge",
                              "must be 0 or 1 in the edge layer"));
   t.rule(rules::any_required_when({{"nodeName"}, {"nodeSelector", Shape::kList}}, "deployToLayer",
@@ -337,6 +347,7 @@ void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
       .items_max(64)
       .each_length(0, 63);
   t.field("modelRef", &S::model_ref, "The Model that spec.modelRef chose last.");
+  t.field("samples", &S::samples, "Kept samples and counts, as the edge node reports them.");
   t.keep_unknown(&S::unknown);
 }
 
@@ -388,6 +399,7 @@ const Kind& InferenceModel::kind() {
               "`spec.service.type` is an extension, for the Service of the cloud layer.",
               "`manifest[].mirrors` and `manifest[].credentials` are extensions "
               "(docs/guides/artifacts.md).",
+              "`spec.samples` is an extension (docs/guides/hard-examples.md).",
               "`spec.modelRef` is an extension (docs/guides/inference-model.md).",
               "`manifest[].signature` is an extension (docs/guides/signatures.md).",
               "`servingPort` 0 means 8080.",

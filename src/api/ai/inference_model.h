@@ -10,6 +10,7 @@
 
 #include "api/ai/model_ref.h"
 #include "api/ai/pod_settings.h"
+#include "api/ai/samples.h"
 #include "api/kind.h"
 #include "meta/object.h"
 
@@ -81,6 +82,7 @@ struct InferenceModelSpec : PodSettings {
   InferenceModelService service;
   std::string edge_network;  // host, hostport; "": the operator's default
   ModelSecurity security;
+  std::optional<SampleSettings> samples;  // at the edge; absent: no request is kept
   Json unknown;
 
   bool on_edge() const { return deploy_to_layer == "edge"; }
@@ -136,6 +138,7 @@ struct InferenceModelStatus {
   std::string selector;  // label selector of the pods, for the scale subresource
   std::vector<std::string> cached_versions;
   std::optional<ChosenModel> model_ref;
+  std::optional<SampleReport> samples;  // absent: no request is kept, or no report yet
   Json unknown;
   Json to_json() const;
   static void describe(Type<InferenceModelStatus>& t);
