@@ -61,6 +61,11 @@ std::vector<std::string> tier_arguments(const api::ModelSecurity& security);
 /// The content of an edge pod without its placement: the server's container, its network (host,
 /// hostport), the model's directory on the node, and the user's settings. `server` null: the model
 /// names an image, and has no directory.
+/// Directories of the node for one server.
+struct ServerDirectories {
+  std::string model;    // the model's versions
+  std::string samples;  // kept samples; "": the node keeps none
+};
 api::PodSpec edge_server(const api::InferenceModel& model, const hosting::ServerEntry* server,
                          const std::string& network, const std::string& directory);
 
