@@ -13,6 +13,7 @@
 #include "agent/pods/pods.h"
 #include "agent/replicas/manager.h"
 #include "agent/replicas/peers.h"
+#include "agent/samples/manager.h"
 #include "agent/workers/api.h"
 #include "agent/workers/artifact_sender.h"
 #include "agent/workers/artifact_store.h"
@@ -216,6 +217,7 @@ class AgentImpl final : public Agent {
                 },
             .file_roots = reported_roots(options_.file_roots),
             .archives = archives_.get(),
+            .sample_root = options_.data_directory / "samples",
             .metrics = options_.metrics},
         *store_, *tree_, fs_, http_, *state_store_, rng_);
     datasets_ = std::make_unique<datasets::Manager>(
@@ -249,7 +251,12 @@ class AgentImpl final : public Agent {
                                   .artifacts = artifacts_.get(),
                                   .streams = streams_.get()},
         fs_, *state_store_, rng_);
-    std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get()};
+    samples_ = std::make_unique<samples::Manager>(
+        samples::Manager::Options{.root = options_.data_directory / "samples",
+                                  .metrics = options_.metrics},
+        fs_, tree_below(options_.dataset_roots), http_, *state_store_, rng_);
+    std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get(),
+                                                 samples_.get()};
     if (replicas_) components.push_back(replicas_.get());
     core_ = std::make_unique<core::Core>(
         api_,
@@ -351,6 +358,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<replicas::Peers> peers_;  // null: the node neither shares nor copies files
   std::unique_ptr<models::Manager> models_;
   std::unique_ptr<datasets::Manager> datasets_;
+  std::unique_ptr<samples::Manager> samples_;
   std::unique_ptr<replicas::Manager> replicas_;        // null: like peers_
   std::unique_ptr<workers::ArtifactStore> artifacts_;  // notifies workers_
   std::unique_ptr<workers::Streams> streams_;

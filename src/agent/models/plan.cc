@@ -116,6 +116,7 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
     if (model.serving->status_query) poll.status_query = *model.serving->status_query;
     if (numbered) poll.numbers = shown->numbers;
     poll.joint = model.joint.is_object();
+    poll.samples = model.samples.is_object();
     out.poll.push_back(std::move(poll));
   }
   for (const auto& [key, shown] : world.shown)
@@ -150,6 +151,9 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
     if (const auto joint = world.joint_reports.find(model.key);
         model.joint.is_object() && joint != world.joint_reports.end())
       one.joint = joint->second;
+    if (const auto samples = world.samples.find(model.key);
+        model.samples.is_object() && samples != world.samples.end())
+      one.samples = samples->second;
     out.push_back(std::move(one));
   }
   return out;

@@ -51,6 +51,7 @@ struct World {
   std::map<std::string, Shown> shown;                     // by model key
   std::map<std::string, api::EdgeServingReport> serving;  // by model key
   std::map<std::string, codec::Json> joint_reports;       // tier reports, by model key
+  std::map<std::string, api::SampleReport> samples;       // by model key
 };
 
 struct Poll {
@@ -60,8 +61,9 @@ struct Poll {
   std::string target;  // the exposed version
   api::EdgeStatusQuery status_query = {};
   std::map<std::string, std::string> numbers =
-      {};              // as Shown::numbers; empty: the server knows names
-  bool joint = false;  // poll its tiers as well
+      {};                // as Shown::numbers; empty: the server knows names
+  bool joint = false;    // poll its tiers as well
+  bool samples = false;  // poll its counts of kept samples as well
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 

@@ -40,6 +40,8 @@ class ServingPoller {
   /// dropped.
   void set(std::vector<Poll> polls);
   std::map<std::string, api::EdgeServingReport> reports() const;
+  /// Counts of kept samples by model, for servers that keep some.
+  std::map<std::string, api::SampleReport> samples() const;
   /// The `.last-good` line by model, for servers that report it.
   std::map<std::string, std::string> last_good() const;
   /// Whether every server was polled at least once.
@@ -61,6 +63,7 @@ class ServingPoller {
     int failures = 0;
     std::optional<api::EdgeServingReport> report;
     std::string last_good;
+    std::optional<api::SampleReport> samples;
     core::LogThrottle log_throttle;  // about unreadable answers
   };
   struct Answer {
@@ -70,6 +73,7 @@ class ServingPoller {
   Result<Answer> fetch(const Context& ctx, const Poll& poll);
   void take(const Poll& poll, const Result<Answer>& answer);
   void poll_joint(const Context& ctx, const Poll& poll);
+  void poll_samples(const Context& ctx, const Poll& poll);
 
   net::HttpClient& http_;
   const Options options_;
