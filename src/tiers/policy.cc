@@ -196,8 +196,8 @@ class LeastConfidence final : public Policy {
         threshold_(arguments.number("threshold_confidence")) {}
 
   Verdict after(const Sample& sample) const override {
-    if (sample.values.empty()) return Verdict::kEasy;
     if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
+    if (sample.values.size() < 2) return Verdict::kEasy;
     return verdict(*std::max_element(sample.values.begin(), sample.values.end()) <
                    sample.rounded(threshold_));
   }
@@ -231,9 +231,9 @@ class Energy final : public Policy {
 
   // Logits have any value. NaN and infinities make the sum senseless.
   Verdict after(const Sample& sample) const override {
-    if (sample.values.empty()) return Verdict::kEasy;
     const double energy = negative_energy(sample.values, temperature_);
-    return std::isfinite(energy) ? verdict(energy < threshold_) : Verdict::kInvalid;
+    if (!std::isfinite(energy)) return Verdict::kInvalid;
+    return verdict(sample.values.size() > 1 && energy < threshold_);
   }
 
  private:
