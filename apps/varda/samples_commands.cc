@@ -62,7 +62,7 @@ std::size_t columns() {
   return 80;
 }
 
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 Status write_sheet(const os::Path& root, const std::string& title, const std::string& to) {
   os::FileSystem& fs = os::real_file_system();
@@ -81,8 +81,8 @@ Status write_sheet(const os::Path& root, const std::string& title, const std::st
 Status list(const SampleFlags& flags) {
   TRY(const os::Path root, spool_of(flags));
   TRY(const auto all, spool::list(os::real_file_system(), root));
-  print(flags.output == "json" ? cli::samples_json(all)
-                               : cli::samples_table(all, system_clock().wall()));
+  print_text(flags.output == "json" ? cli::samples_json(all)
+                                    : cli::samples_table(all, system_clock().wall()));
   return {};
 }
 
@@ -103,13 +103,13 @@ Status show(const SampleFlags& flags) {
     if (terminal) {
       TRY(const std::string bytes, spool::read_sample(fs, root, facts));
       if (const auto picture = cli::picture_of(facts, bytes); picture.ok())
-        print(
+        print_text(
             cli::terminal_picture(*picture,
                                   cli::terminal_of(environment("TERM"), environment("TERM_PROGRAM"),
                                                    environment("KITTY_WINDOW_ID")),
                                   std::min<std::size_t>(columns(), 64)));
     }
-    print(cli::sample_text(facts));
+    print_text(cli::sample_text(facts));
   }
   return {};
 }

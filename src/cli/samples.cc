@@ -30,7 +30,7 @@ std::string score_of(const Facts& facts, const char* name) {
   return found == facts.scores.end() ? "" : short_number(found->second);
 }
 
-std::string age_of(const Facts& facts, WallTime now) {
+std::string sample_age(const Facts& facts, WallTime now) {
   const auto age = std::chrono::duration_cast<std::chrono::seconds>(now - spool::time_of(facts.id));
   const auto seconds = std::max<std::int64_t>(age.count(), 0);
   if (seconds < 120) return std::to_string(seconds) + "s";
@@ -325,7 +325,7 @@ std::string samples_table(const std::vector<Facts>& samples, WallTime now) {
                                               "MARGIN", "ENTROPY", "OTHER", "VERSION", "BYTES",
                                               "FORMAT"}};
   for (auto at = samples.rbegin(); at != samples.rend(); ++at) {
-    rows.push_back({at->id, age_of(*at, now), at->reason, best_label(*at),
+    rows.push_back({at->id, sample_age(*at, now), at->reason, best_label(*at),
                     score_of(*at, "confidence"), score_of(*at, "margin"), score_of(*at, "entropy"),
                     other_label(*at), harmless(at->model_version), std::to_string(at->bytes),
                     at->format});

@@ -107,7 +107,7 @@ TEST(SampleTerminal, KindFollowsTheEnvironment) {
 TEST_F(SamplesOfANode, ContactSheetIsOneFileWithTheLeastConfidentFirst) {
   std::vector<SheetItem> items;
   for (const auto& [label, score] : {std::pair{"<b>", 0.75}, std::pair{"seven", 0.25}}) {
-    const Facts facts = add("/s", label, score, 1);
+    const Facts facts = add("/s", label, score, static_cast<int>(items.size()));
     items.push_back({facts, *spool::read_sample(fs_, "/s", facts)});
   }
   const std::string sheet = contact_sheet("Samples of \"digits\"", items);

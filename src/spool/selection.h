@@ -55,7 +55,7 @@ class Selection {
   std::uint64_t count() const { return samples_.size(); }
   std::uint64_t bytes() const { return bytes_; }
 
-  /// How often each group was offered, for a restart. Null: unknown.
+  /// The number of offers of each group, for a restart.
   codec::Json state() const;
   void restore(const codec::Json& state);
 

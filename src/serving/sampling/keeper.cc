@@ -107,7 +107,7 @@ std::vector<RowFacts> row_facts(const Keeper::Item& item, std::size_t rows) {
   (void)plan.policy->each(
       outputs, [&](std::size_t row, const tiers::Sample& sample, tiers::Verdict verdict) {
         if (row >= rows) return;
-        // Boxes of all rows may lie in one tensor: only a sample a row tells rows apart.
+        // Boxes of all rows may lie in one tensor. Only one sample for each row separates rows.
         out[row].keep = verdict == tiers::Verdict::kHard;
         if (logits) out[row].scores["energy"] = -tiers::negative_energy(sample.values);
       });

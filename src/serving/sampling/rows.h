@@ -9,7 +9,7 @@
 
 namespace varda::serving::sampling {
 
-/// What rows need of a version, so that they do not keep it in memory.
+/// The facts of a version that rows need. A copy does not keep the version in memory.
 struct InputShape {
   std::string image_input;  // name of the input of images; "": the model takes tensors
   bool batches = false;     // the first dimension counts samples
