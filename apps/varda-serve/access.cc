@@ -26,6 +26,7 @@ bool is_open(const net::Request& request) {
     case oip::Call::kServerReady:
     case oip::Call::kModelReady:
     case oip::Call::kModelJoint:
+    case oip::Call::kModelSamples:
     case oip::Call::kRepositoryIndex:
       return true;
     default:

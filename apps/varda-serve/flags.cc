@@ -134,6 +134,9 @@ Parsed parse_flags(int argc, char** argv) {
                   "file of tokens, one a line: the first token is sent to tiers, with --tier-ca "
                   "over HTTPS only")
       ->group(tiers);
+  parser.add_option("--samples-directory", flags.samples_directory,
+                    "directory for kept samples, DIRECTORY/MODEL, of models with a samples.json; "
+                    "without it, no request is kept");
   parser
       .add_option("--confine", flags.confine,
                   "have the kernel (Landlock) refuse every file but the model repository, engines "

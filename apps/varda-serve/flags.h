@@ -32,6 +32,7 @@ struct Flags {
   std::string tier_ca, tier_token_file;  // for requests to later tiers
   bool confine = true;
   std::vector<std::string> also_read;
+  std::string samples_directory;  // spools of kept samples; "": samples.json is ignored
   bool try_loads = true;
   double load_timeout_seconds = 600;
   std::string probe_load;  // "MODEL/VERSION": only load this version and report the result

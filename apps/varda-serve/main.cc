@@ -38,6 +38,7 @@
 #include "serving/joint/tier_runtime.h"
 #include "serving/load_probe.h"
 #include "serving/repository.h"
+#include "serving/sampling/keeper.h"
 #include "tier_client.h"
 
 namespace varda::serve {
@@ -191,11 +192,17 @@ Status serve(const Context& ctx, const Flags& flags, bool confined,
   const std::unique_ptr<net::HttpClient> pooled = tier_client(kIdleConnectionsMax);
   const std::unique_ptr<net::HttpClient> fresh = tier_client(0);
   serving::joint::TierRuntime runtime({}, {*pooled, *fresh}, registry, system_rng());
+  std::unique_ptr<serving::sampling::Keeper> keeper;
+  if (!flags.samples_directory.empty())
+    keeper = std::make_unique<serving::sampling::Keeper>(
+        serving::sampling::Keeper::Options{.directory = flags.samples_directory},
+        os::real_file_system(), registry, system_rng());
   TRY(const std::unique_ptr<serving::Repository> repository,
       serving::Repository::open({.directory = flags.model_repository,
                                  .defaults = flags.defaults,
                                  .probe = flags.try_loads ? &probe : nullptr,
-                                 .joint = &runtime},
+                                 .joint = &runtime,
+                                 .samples = keeper.get()},
                                 os::real_file_system(), engines, registry));
   std::atomic<bool> draining{false};
   const serving::Service service{.repository = *repository,
@@ -285,6 +292,7 @@ Status serve(const Context& ctx, const Flags& flags, bool confined,
   drained.request_stop();
   closing.join();
   if (admin) admin->stop(std::chrono::milliseconds(100));
+  if (keeper) keeper->stop();
   if (!repository->release(kRunsPatience)) {
     // A run cannot be stopped, so its memory must not be freed.
     log::warn("varda-serve ends while a model still runs");

@@ -106,6 +106,7 @@ os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesyste
   // others. Writing would reach /proc/sys.
   out.read.emplace_back("/proc");
   out.read_write = {"/dev/null"};
+  if (!flags.samples_directory.empty()) out.own.emplace_back(flags.samples_directory);
   return out;
 }
 

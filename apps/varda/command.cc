@@ -30,6 +30,7 @@ void add_all_commands(Program program) {
   add_sign_command(program);
   add_dataset_commands(program);
   add_artifact_commands(program);
+  add_samples_commands(program);
   add_registry_command(program);
   add_push_commands(program);
   add_backup_commands(program);

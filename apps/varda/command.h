@@ -69,6 +69,7 @@ void add_train_command(Program program);       // train
 void add_sign_command(Program program);        // sign
 void add_dataset_commands(Program program);    // dataset
 void add_artifact_commands(Program program);   // artifacts
+void add_samples_commands(Program program);    // samples
 void add_up_commands(Program program);         // up down
 void add_registry_command(Program program);    // registry
 void add_push_commands(Program program);       // push pull

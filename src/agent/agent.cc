@@ -14,6 +14,7 @@
 #include "agent/pods/pods.h"
 #include "agent/replicas/manager.h"
 #include "agent/replicas/peers.h"
+#include "agent/samples/manager.h"
 #include "agent/workers/api.h"
 #include "agent/workers/artifact_sender.h"
 #include "agent/workers/artifact_store.h"
@@ -217,6 +218,7 @@ class AgentImpl final : public Agent {
                 },
             .file_roots = reported_roots(options_.file_roots),
             .archives = archives_.get(),
+            .sample_root = options_.data_directory / "samples",
             .metrics = options_.metrics},
         *store_, *tree_, fs_, http_, *state_store_, rng_);
     datasets_ = std::make_unique<datasets::Manager>(
@@ -258,8 +260,12 @@ class AgentImpl final : public Agent {
     files_ = std::make_unique<files::Manager>(
         files::Manager::Options{.roots = options_.file_roots, .limits = options_.artifact_limits},
         fs_, http_);
+    samples_ = std::make_unique<samples::Manager>(
+        samples::Manager::Options{.root = options_.data_directory / "samples",
+                                  .metrics = options_.metrics},
+        fs_, tree_below(options_.dataset_roots), http_, *state_store_, rng_);
     std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get(),
-                                                 files_.get()};
+                                                 files_.get(), samples_.get()};
     if (replicas_) components.push_back(replicas_.get());
     core_ = std::make_unique<core::Core>(
         api_,
@@ -362,6 +368,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<models::Manager> models_;
   std::unique_ptr<datasets::Manager> datasets_;
   std::unique_ptr<files::Manager> files_;
+  std::unique_ptr<samples::Manager> samples_;
   std::unique_ptr<replicas::Manager> replicas_;        // null: like peers_
   std::unique_ptr<workers::ArtifactStore> artifacts_;  // notifies workers_
   std::unique_ptr<workers::Streams> streams_;

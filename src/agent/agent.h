@@ -6,7 +6,8 @@
 //   TRY(auto agent, agent::Agent::open(std::move(options), *client, *download));
 //   TRY_VOID(agent->run(ctx));
 //
-// Below the data directory: agent.db, artifacts/, datasets/, models/, pods/, uploads/, workers/.
+// Below the data directory: agent.db, artifacts/, datasets/, models/, pods/, samples/, uploads/,
+// workers/.
 #pragma once
 
 #include <chrono>

@@ -9,8 +9,7 @@ namespace varda::artifact {
 namespace {
 
 constexpr std::string_view kTarget = "target";
-constexpr std::string_view kJoint = "joint.json";
-constexpr std::string_view kTrial = "trial.json";
+constexpr std::string_view kJoint = "joint.json", kTrial = "trial.json", kSamples = "samples.json";
 constexpr std::uint64_t kJointBytesMax =
     1 << 20;  // larger files were not written here and are not compared
 constexpr std::string_view kLastGood = ".last-good";
@@ -33,7 +32,8 @@ Status check_key(std::string_view key) {
 }
 
 Status check_version(std::string_view version) {
-  if (plain_name(version, 63) && version != kTarget && version != kJoint && version != kTrial)
+  if (plain_name(version, 63) && version != kTarget && version != kJoint && version != kTrial &&
+      version != kSamples)
     return {};
   return Error(Code::kInvalid, "version \"" + std::string(version) +
                                    "\": must be 1-63 of [A-Za-z0-9._-], not start with \".\" and "
@@ -122,6 +122,10 @@ Status ModelTree::set_joint_file(std::string_view key, const codec::Json& joint)
 
 Status ModelTree::set_trial_file(std::string_view key, const codec::Json& trial) {
   return set_file(key, kTrial, trial);
+}
+
+Status ModelTree::set_samples_file(std::string_view key, const codec::Json& samples) {
+  return set_file(key, kSamples, samples);
 }
 
 Status ModelTree::set_file(std::string_view key, std::string_view name,

@@ -6,6 +6,7 @@
 //   root/NS/NAME/joint.json   the tiers after this model (docs/design/017); replaced by rename
 //   root/NS/NAME/trial.json   a second version to answer beside the active one (serving/trial);
 //                             replaced by rename
+//   root/NS/NAME/samples.json which requests the server keeps; replaced by rename
 //   root/NS/NAME/.last-good   one line: the version that served last, for a starting server
 //                             (serving/layout.h); replaced by rename
 //   root/NS/NAME/.numbered/…  the same for a server that knows numbers only (numbered_view.h)
@@ -51,6 +52,8 @@ class ModelTree {
   Status set_joint_file(std::string_view key, const codec::Json& joint);
   /// The same for `trial.json`.
   Status set_trial_file(std::string_view key, const codec::Json& trial);
+  /// The same for `samples.json`.
+  Status set_samples_file(std::string_view key, const codec::Json& samples);
   /// The version in `target`; absent: no such file.
   Result<std::optional<std::string>> target(std::string_view key) const;
 

@@ -14,8 +14,8 @@ using Parts = std::map<std::string, Json>;
 
 // The node's facts that affect every object there.
 std::string facts_of(const api::EdgeNode& node) {
-  std::string text = node.status.model_root + "\n" + node.status.worker_root + "\n" +
-                     node.status.worker_socket_directory + "\n" +
+  std::string text = node.status.model_root + "\n" + node.status.sample_root + "\n" +
+                     node.status.worker_root + "\n" + node.status.worker_socket_directory + "\n" +
                      std::to_string(node.status.worker_user.value_or(-1)) + "\n" +
                      node.status.address + "\n" + node.metadata.deletion_timestamp.value_or("") +
                      node.metadata.uid;

@@ -22,6 +22,7 @@ struct NodeWork {
   std::string since;  // the job's metadata.creationTimestamp: the oldest work wins
   std::vector<api::EdgeModel> models;
   std::vector<api::EdgeWorker> workers;
+  std::vector<api::EdgeSamples> samples;
 };
 
 /// One kind of jobs. Outlives the EdgeNode controller; called on its worker thread and on informer

@@ -42,6 +42,8 @@ std::optional<Route> model_route(const std::vector<std::string_view>& parts) {
     route.call = Call::kModelJoint;
   } else if (parts[at] == "trial" && route.version.empty()) {
     route.call = Call::kModelTrial;
+  } else if (parts[at] == "samples" && route.version.empty()) {
+    route.call = Call::kModelSamples;
   } else {
     return std::nullopt;
   }

@@ -19,6 +19,7 @@ enum class Call {
   kRepositoryIndex,  // POST /v2/repository/index
   kModelJoint,       // GET  /v2/models/M/joint: our extension, state of the tiers
   kModelTrial,       // GET  /v2/models/M/trial: our extension, the version on trial
+  kModelSamples,     // GET  /v2/models/M/samples: our extension, counts of kept samples
 };
 
 struct Route {

@@ -31,6 +31,8 @@ constexpr std::uint64_t kIoctlDevice = 1u << 15;  // 5
 constexpr std::uint64_t kRead =
     LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_EXECUTE;
 constexpr std::uint64_t kWrite = LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
+constexpr std::uint64_t kChange = LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR |
+                                  LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR;
 // Rights that a rule for a single file may grant.
 constexpr std::uint64_t kOfFiles = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE |
                                    LANDLOCK_ACCESS_FS_READ_FILE | kTruncate | kIoctlDevice;
@@ -92,6 +94,8 @@ Status confine_files(const ReachableFiles& files) {
   for (const Path& path : files.read) TRY_VOID(allow(ruleset.get(), path, kRead & known));
   for (const Path& path : files.read_write)
     TRY_VOID(allow(ruleset.get(), path, (kRead | kWrite) & known));
+  for (const Path& path : files.own)
+    TRY_VOID(allow(ruleset.get(), path, (kRead | kWrite | kChange) & known));
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return failed("PR_SET_NO_NEW_PRIVS");
   if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0)
     return failed("landlock_restrict_self");

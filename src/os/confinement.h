@@ -14,6 +14,8 @@ struct ReachableFiles {
   std::vector<Path> read;  // files and directories
   std::vector<Path>
       read_write;  // existing files may be written too; nothing is created, removed or renamed
+  std::vector<Path> own;  // directories: files and directories may also be created, renamed in
+                          // their directory, and removed
 };
 
 /// Limits this thread, its later threads and all children to these files: other opens fail with

@@ -12,7 +12,7 @@
 // A sample of each format, and the memory of its index:
 //
 //   csv, tsv     a record; a folder of such files is one table. 12 bytes
-//   imagefolder  CLASS/…/NAME.jpg or .png. 12 bytes and the file's name
+//   imagefolder  CLASS/…/NAME.jpg, .png or .npy: one sample. 12 bytes and the file's name
 //   txt          a line PATH LABEL: an image and its label, or PATH, a tab and LABEL. 12 bytes
 //   idx          an item of the files *-images-idx3-ubyte and *-labels-idx1-ubyte. None
 //   npy, npz     a row of the arrays X and y. None

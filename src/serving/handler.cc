@@ -46,10 +46,12 @@ struct TrialPart {
 // One inference request, from its bytes to its answer.
 class InferJob final : public Job {
  public:
-  InferJob(std::shared_ptr<ModelVersion> version, TrialPart part, InferCall call,
-           Responder responder, const oip::Limits& limits)
+  InferJob(std::shared_ptr<ModelVersion> version, TrialPart part,
+           std::shared_ptr<const sampling::Plan> samples, InferCall call, Responder responder,
+           const oip::Limits& limits)
       : version_(std::move(version)),
         part_(std::move(part)),
+        samples_(std::move(samples)),
         call_(std::move(call)),
         responder_(std::move(responder)),
         limits_(limits) {}
@@ -71,11 +73,18 @@ class InferJob final : public Job {
     VersionStats& stats = version_->stats();
     const SteadyTime start = system_clock().now();
     stats.queue_us.add(microseconds(start - call_.arrived));
-    auto inferred = infer(*version_, call_, {}, limits_);
+    const sampling::Plan* const samples = plan();
+    auto inferred = infer(*version_, call_, reads(), limits_);
     const Duration took = system_clock().now() - start;
     const bool ran = inferred.ok();
-    std::vector<tensor::Named> outputs;
+    std::vector<tensor::Named> outputs, all;
     if (ran) outputs = inferred->outputs;  // copies share the bytes
+    if (samples != nullptr) {
+      if (ran)
+        all = sampling::all_outputs(*inferred);
+      else
+        sampling::note_failure(*samples, inferred.error().code());
+    }
     Response response = respond_with(std::move(inferred));
     if (part_.role == TrialPart::Role::kOnTrial && response.status != 200) return fall_back();
     (ran ? stats.success : stats.failure).add();
@@ -83,12 +92,14 @@ class InferJob final : public Job {
     const int status = response.status;
     responder_(std::move(response));
     count(status, took, std::move(outputs));
+    if (!all.empty()) sampling::note_answer(samples_, {call_, std::move(all), {}});
   }
 
   /// Answers without running the model.
   void refuse(const Error& error) {
     if (part_.role == TrialPart::Role::kOnTrial) return fall_back();
     version_->stats().failure.add();
+    if (plan() != nullptr) sampling::note_failure(*plan(), error.code());
     responder_(error_response(error));
     count(oip::http_status(error.code()), {}, {});
   }
@@ -102,7 +113,7 @@ class InferJob final : public Job {
     call.arrived = system_clock().now();
     std::unique_ptr<Job> job =
         std::make_unique<InferJob>(serving, TrialPart{part_.trial, TrialPart::Role::kFallback},
-                                   std::move(call), std::move(responder_), limits_);
+                                   samples_, std::move(call), std::move(responder_), limits_);
     if (const auto status = serving->executor().submit(job); !status.ok()) {
       static_cast<InferJob&>(*job).refuse(
           Error(status.error()).context("model \"" + serving->model() + "\""));
@@ -128,6 +139,17 @@ class InferJob final : public Job {
       trial.runner().offer(part_.trial, call_, std::move(outputs), limits_);
   }
 
+  // The plan fits the outputs of the serving version. Null: the request is not kept.
+  const sampling::Plan* plan() const {
+    return part_.role == TrialPart::Role::kOnTrial ? nullptr : samples_.get();
+  }
+
+  std::span<const std::string> reads() const {
+    const sampling::Plan* const samples = plan();
+    return samples != nullptr ? std::span<const std::string>(samples->reads)
+                              : std::span<const std::string>();
+  }
+
   Response respond_with(Result<Inferred> inferred) const {
     if (!inferred.ok()) return error_response(inferred.error());
     try {
@@ -139,6 +161,7 @@ class InferJob final : public Job {
 
   const std::shared_ptr<ModelVersion> version_;
   const TrialPart part_;
+  const std::shared_ptr<const sampling::Plan> samples_;  // null: no request is kept
   const InferCall call_;
   Responder responder_;
   const oip::Limits limits_;
@@ -226,6 +249,11 @@ class ModelServer {
         return reported.ok() ? json(200, codec::write_json(*reported))
                              : error_response(reported.error());
       }
+      case oip::Call::kModelSamples: {
+        const auto reported = service_.repository.describe_samples(route.model);
+        return reported.ok() ? json(200, codec::write_json(*reported))
+                             : error_response(reported.error());
+      }
       case oip::Call::kModelInfer:
         break;
     }
@@ -277,10 +305,11 @@ class ModelServer {
     if (route.version.empty()) {
       Repository::Serving serving = service_.repository.serving(route.model);
       if (service_.joint != nullptr && serving.plan != nullptr) {
-        return joint::begin(*service_.joint,
-                            {std::move(serving.plan), std::move(serving.version),
-                             InferCall::of(std::move(request), system_clock().now())},
-                            std::move(respond), service_.limits);
+        return joint::begin(
+            *service_.joint,
+            {std::move(serving.plan), std::move(serving.samples), std::move(serving.version),
+             InferCall::of(std::move(request), system_clock().now())},
+            std::move(respond), service_.limits);
       }
       TrialPart part{std::move(serving.trial)};
       if (part.trial != nullptr && part.trial->mode() == trial::Mode::kCanary &&
@@ -288,22 +317,24 @@ class ModelServer {
         part.role = TrialPart::Role::kOnTrial;
         serving.version = part.trial->version();
       }
-      return infer(std::move(serving.version), std::move(part), std::move(request),
-                   std::move(respond));
+      return infer(std::move(serving.version), std::move(part), std::move(serving.samples),
+                   std::move(request), std::move(respond));
     }
-    infer(service_.repository.find(route.model, route.version), {}, std::move(request),
+    infer(service_.repository.find(route.model, route.version), {}, nullptr, std::move(request),
           std::move(respond));
   }
 
-  void infer(Result<std::shared_ptr<ModelVersion>> version, TrialPart part, Request request,
+  void infer(Result<std::shared_ptr<ModelVersion>> version, TrialPart part,
+             std::shared_ptr<const sampling::Plan> samples, Request request,
              Responder respond) const {
     if (!version.ok()) return respond(error_response(version.error()));
     // Keeps the executor's owner alive: the job, with the last reference to the owner, may end
     // before submit() returns.
     const std::shared_ptr<ModelVersion> pinned = *version;
-    std::unique_ptr<Job> job = std::make_unique<InferJob>(
-        pinned, std::move(part), InferCall::of(std::move(request), system_clock().now()),
-        std::move(respond), service_.limits);
+    std::unique_ptr<Job> job =
+        std::make_unique<InferJob>(pinned, std::move(part), std::move(samples),
+                                   InferCall::of(std::move(request), system_clock().now()),
+                                   std::move(respond), service_.limits);
     if (const auto status = pinned->executor().submit(job); !status.ok()) {
       static_cast<InferJob&>(*job).refuse(
           Error(status.error()).context("model \"" + pinned->model() + "\""));

@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::size_t kVersionBytesMax = 63;
 constexpr std::string_view kLastGood = ".last-good";
-constexpr std::string_view kJointFile = "joint.json";
-constexpr std::uint64_t kJointFileBytesMax = 1 << 20;
-constexpr std::string_view kTrialFile = "trial.json";
+constexpr std::string_view kJointFile = "joint.json", kSamplesFile = "samples.json",
+                           kTrialFile = "trial.json";
 constexpr std::uint64_t kTrialFileBytesMax = 64 << 10;
+constexpr std::uint64_t kSettingsBytesMax = 1 << 20;
 
 bool digits(std::string_view text) {
   return !text.empty() &&
@@ -63,8 +63,8 @@ void read_last_good(os::FileSystem& fs, const std::filesystem::path& model, Want
   out.last_good_unchanged = line == out.last_good + " " + files_name(out.last_good_fingerprint);
 }
 
-std::optional<std::string> read_joint_file(os::FileSystem& fs, const std::filesystem::path& model) {
-  auto text = read_text(fs, model / kJointFile, kJointFileBytesMax);
+std::optional<std::string> read_settings(os::FileSystem& fs, const std::filesystem::path& file) {
+  auto text = read_text(fs, file, kSettingsBytesMax);
   if (text.ok()) return std::move(text).value();
   return text.error().code() == Code::kNotFound ? std::nullopt : std::optional<std::string>("");
 }
@@ -154,8 +154,9 @@ Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs,
     auto wanted = look(fs, repository / name);
     out[name] =
         wanted.ok() ? std::move(wanted).value() : Wanted{.problem = wanted.error().message()};
-    out[name].joint = read_joint_file(fs, repository / name);
     out[name].trial = read_trial(fs, repository / name);
+    out[name].joint = read_settings(fs, repository / name / kJointFile);
+    out[name].samples = read_settings(fs, repository / name / kSamplesFile);
   }
   return out;
 }

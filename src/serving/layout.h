@@ -9,6 +9,7 @@
 //                          replaced by rename
 //   DIR/MODEL/trial.json   optional: a second version that answers beside the served one
 //                          (serving/trial); replaced by rename
+//   DIR/MODEL/samples.json optional: which requests to keep (serving/samples); replaced by rename
 //
 // Without `target` the newest version is served. Numbers compare as numbers and rank above names;
 // names compare by character. Names that begin with '.' are unfinished work and are ignored.
@@ -42,10 +43,11 @@ struct Wanted {
   std::string fingerprint;  // identifies the files of `version`; changes with any of them
   std::string last_good;    // version that served last and is still present; "" unknown
   std::string last_good_fingerprint;
-  bool last_good_unchanged = false;  // the files are the ones that served
-  std::optional<std::string> joint;  // content of joint.json, "" if unreadable
-  std::optional<WantedTrial> trial;  // as trial.json asks
-  std::string problem;               // why `version` cannot be served, or ""
+  bool last_good_unchanged = false;    // the files are the ones that served
+  std::optional<std::string> joint;    // content of joint.json, "" if unreadable
+  std::optional<WantedTrial> trial;    // as trial.json asks
+  std::optional<std::string> samples;  // content of samples.json, "" if unreadable
+  std::string problem;                 // why `version` cannot be served, or ""
   friend bool operator==(const Wanted&, const Wanted&) = default;
 };
 

@@ -146,8 +146,23 @@ Result<std::shared_ptr<ModelVersion>> Repository::find(std::string_view model,
 Repository::Serving Repository::serving(std::string_view model) const {
   MutexLock lock(mutex_);
   const auto it = entries_.find(model);
-  if (it == entries_.end()) return {find_locked(model, ""), nullptr, nullptr};
-  return {find_locked(model, ""), it->second.plan, it->second.trial};
+  if (it == entries_.end()) return {find_locked(model, ""), nullptr, nullptr, nullptr};
+  return {find_locked(model, ""), it->second.plan, it->second.trial, it->second.samples};
+}
+
+Result<codec::Json> Repository::describe_samples(std::string_view model) const {
+  const sampling::Model* found = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const auto it = entries_.find(model);
+    if (it == entries_.end())
+      return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
+    found = it->second.sampling;
+  }
+  if (found == nullptr)
+    return Error(Code::kNotFound,
+                 "model \"" + std::string(model) + "\" has no samples.json: no request is kept");
+  return found->describe();
 }
 
 Result<codec::Json> Repository::describe_tiers(std::string_view model) const {
@@ -319,6 +334,7 @@ void Repository::look() {
     dropped.push_back(std::move(it->second.active));
     if (it->second.joint != nullptr) it->second.joint->forget();
     dropped.push_back(std::move(it->second.second));
+    if (it->second.sampling != nullptr) it->second.sampling->forget();
     it = entries_.erase(it);
   }
   for (auto& [name, now] : wanted) {
@@ -332,9 +348,12 @@ void Repository::look() {
       entry.trial.reset();
       dropped.push_back(std::move(entry.active));
       if (entry.joint != nullptr) put_in_force(entry, entry.joint->fit_none());
+      entry.samples.reset();
     }
     if (options_.joint != nullptr && entry.wanted.joint != now.joint)
       follow_tiers(name, entry, now.joint);
+    if (options_.samples != nullptr && entry.wanted.samples != now.samples)
+      follow_samples(name, entry, now.samples);
     if (entry.wanted.version != now.version) entry.failure.reset();
     entry.wanted = std::move(now);
     follow_trial(name, entry);
@@ -362,6 +381,25 @@ void Repository::follow_tiers(const std::string& model, Entry& entry,
   } else {
     entry.joint->refuse(plan.error());
   }
+}
+
+void Repository::follow_samples(const std::string& model, Entry& entry,
+                                const std::optional<std::string>& file) {
+  if (!file) {
+    log::info("samples.json removed, no request is kept", {{"model", model}});
+    entry.sampling->forget();
+    entry.sampling = nullptr;
+    entry.samples.reset();
+    return;
+  }
+  entry.sampling = &options_.samples->model(model);
+  if (entry.sampling->want(*file).ok()) fit_samples(entry);
+}
+
+void Repository::fit_samples(Entry& entry) {
+  if (entry.sampling == nullptr || entry.active == nullptr) return;
+  entry.samples = entry.sampling->fit(
+      *entry.active, entry.plan != nullptr ? entry.plan->config.tiers.front().name : "");
 }
 
 void Repository::put_in_force(Entry& entry, std::shared_ptr<const joint::Plan> plan) {
@@ -419,6 +457,7 @@ void Repository::apply(const std::string& model, Load& load) {
   }
   activate(model, entry, share(std::move(load.loaded)), candidate.fingerprint);
   if (entry.joint != nullptr) put_in_force(entry, std::move(plan));
+  fit_samples(entry);
   if (wanted) entry.failure.reset();
   follow_trial(model, entry);
 }
@@ -478,6 +517,7 @@ void Repository::follow_trial(const std::string& model, Entry& entry) {
     entry.trial.reset();
     activate(model, entry, std::move(entry.second), std::move(entry.second_fingerprint));
     entry.second.reset();
+    fit_samples(entry);
     entry.failure.reset();
   }
   const bool asked =

@@ -38,6 +38,7 @@
 #include "serving/layout.h"
 #include "serving/load_probe.h"
 #include "serving/model_version.h"
+#include "serving/sampling/keeper.h"
 #include "serving/trial/trial.h"
 
 namespace varda::serving {
@@ -57,6 +58,7 @@ class Repository {
     joint::TierRuntime* joint = nullptr;  // likewise; null: joint.json is ignored
     /// Bytes that a version on trial may use. Nothing: unknown, and the version is loaded.
     std::function<std::optional<std::uint64_t>()> available_memory = os::available_memory;
+    sampling::Keeper* samples = nullptr;  // outlives the repository; null: no samples.json is read
   };
   /// Starts to follow the directory. kNotFound, kInvalid: the directory cannot be read. `fs`,
   /// `engines` and `registry` outlive the repository.
@@ -79,6 +81,7 @@ class Repository {
     Result<std::shared_ptr<ModelVersion>> version;  // as from find()
     std::shared_ptr<const joint::Plan> plan;  // the tiers, fitted to that version; null: no tiers
     std::shared_ptr<trial::Trial> trial;      // of that version; null: no second version is ready
+    std::shared_ptr<const sampling::Plan> samples;  // null: no request is kept
   };
   Serving serving(std::string_view model) const;
   /// State of the model's tiers, for /v2/models/MODEL/joint. kNotFound: no such model, or no
@@ -87,6 +90,9 @@ class Repository {
   /// State of the model's trial, and counts of the active version, for /v2/models/MODEL/trial.
   /// kNotFound: no such model.
   Result<codec::Json> describe_trial(std::string_view model) const;
+  /// Counts of kept samples, for /v2/models/MODEL/samples. kNotFound: no such model, or no
+  /// samples.json.
+  Result<codec::Json> describe_samples(std::string_view model) const;
 
   /// All models: READY for the active version, LOADING, and UNAVAILABLE with a reason for a wanted
   /// version that does not load.
@@ -130,6 +136,8 @@ class Repository {
     std::optional<Failure> trial_failure;
     std::shared_ptr<trial::Trial> trial;  // of `active` and `second`
     codec::Json ended_trial;              // the last report of a trial that became active
+    sampling::Model* sampling = nullptr;  // null: no samples.json
+    std::shared_ptr<const sampling::Plan> samples;
   };
   // One load on a separate thread. That thread touches `result` and `done` only.
   struct Load;
@@ -145,6 +153,9 @@ class Repository {
   void apply(const std::string& model, Load& load) REQUIRES(mutex_);
   void follow_tiers(const std::string& model, Entry& entry, const std::optional<std::string>& file)
       REQUIRES(mutex_);
+  void follow_samples(const std::string& model, Entry& entry,
+                      const std::optional<std::string>& file) REQUIRES(mutex_);
+  void fit_samples(Entry& entry) REQUIRES(mutex_);
   void put_in_force(Entry& entry, std::shared_ptr<const joint::Plan> plan) REQUIRES(mutex_);
   Result<std::shared_ptr<ModelVersion>> find_locked(std::string_view model,
                                                     std::string_view version) const

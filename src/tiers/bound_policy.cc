@@ -102,6 +102,8 @@ struct BoundPolicy::Finder {
         return scores();
       case PolicyInput::kTopLabel:
         return labels();
+      case PolicyInput::kClassLogits:
+        return logits();
     }
     return Place{};
   }
@@ -163,6 +165,14 @@ struct BoundPolicy::Finder {
       only = place;
     }
     return only ? Result<Place>(*only) : missing(kWhat);
+  }
+
+  // Found by name only: probabilities have the same shape.
+  Result<Place> logits() const {
+    const Spec* spec = find(outputs, policy.output().empty() ? "logits" : policy.output());
+    const auto place = spec == nullptr ? std::nullopt : probabilities_at(*spec);
+    return place ? Result<Place>(*place)
+                 : missing("the logits of classes (FP16, FP32 or FP64 [N,classes])");
   }
 
   std::optional<Place> scores_at(const Spec& spec) const {
@@ -238,8 +248,8 @@ struct BoundPolicy::Finder {
 /// Reads the samples of one answer.
 class BoundPolicy::Reader {
  public:
-  Reader(const BoundPolicy& bound, std::span<const Named> outputs)
-      : bound_(bound), outputs_(outputs) {}
+  Reader(const BoundPolicy& bound, std::span<const Named> outputs, const Visit* visit = nullptr)
+      : bound_(bound), outputs_(outputs), visit_(visit) {}
 
   Judgement read() {
     const Tensor* tensor = find(outputs_, bound_.place_.values);
@@ -267,7 +277,9 @@ class BoundPolicy::Reader {
         if (bound_.policy_->row().input == PolicyInput::kTopLabel)
           sample.label = best(values, number);
       }
-      take(bound_.policy_->after(sample));
+      const Verdict verdict = bound_.policy_->after(sample);
+      take(verdict);
+      if (visit_ != nullptr) (*visit_)(i, sample, verdict);
       from += bound_.place_.layout == Layout::kFlat ? length : pitch_;
     }
     return out_;
@@ -350,6 +362,7 @@ class BoundPolicy::Reader {
 
   const BoundPolicy& bound_;
   const std::span<const Named> outputs_;
+  const Visit* const visit_;
   Judgement out_{};
   std::size_t samples_ = 0;
   std::size_t pitch_ = 0;   // elements from one sample to the next
@@ -374,6 +387,11 @@ Result<BoundPolicy> BoundPolicy::bind(std::shared_ptr<const Policy> policy,
 Judgement BoundPolicy::after(std::span<const Named> outputs) const {
   if (place_.values.empty()) return {};
   return Reader(*this, outputs).read();
+}
+
+Judgement BoundPolicy::each(std::span<const Named> outputs, const Visit& visit) const {
+  if (place_.values.empty()) return {};
+  return Reader(*this, outputs, &visit).read();
 }
 
 Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const Named> outputs,

@@ -70,7 +70,9 @@ Status check_url(std::string_view url, const std::string& where) {
   return ok_status();
 }
 
-Result<PolicyConfig> read_policy(const Json& json, const std::string& path) {
+}  // namespace
+
+Result<PolicyConfig> parse_policy(const Json& json, const std::string& path) {
   if (!json.is_object()) return wrong(path, "must be an object");
   PolicyConfig policy;
   TRY(policy.name, text(json, path + ".", "name", kPolicyNameBytesMax));
@@ -89,6 +91,8 @@ Result<PolicyConfig> read_policy(const Json& json, const std::string& path) {
   return wrong(path + "." + fault.where, fault.what);
 }
 
+namespace {
+
 Result<TierConfig> read_tier(const Json& json, const std::string& path, bool first, bool last) {
   if (!json.is_object()) return wrong(path, "must be an object");
   const std::string within = path + ".";
@@ -99,7 +103,7 @@ Result<TierConfig> read_tier(const Json& json, const std::string& path, bool fir
   if (deadline) tier.deadline = std::chrono::milliseconds(*deadline);
   if (const Json* policy = member(json, "policy")) {
     if (last) return wrong(within + "policy", "must not be set: no tier follows the last tier");
-    TRY(tier.policy, read_policy(*policy, within + "policy"));
+    TRY(tier.policy, parse_policy(*policy, within + "policy"));
   }
   if (first) {
     for (const char* name : {"url", "model"}) {
@@ -159,6 +163,13 @@ Result<Config> parse_config(std::string_view source) {
   return config;
 }
 
+Json to_json(const PolicyConfig& policy) {
+  Json parameters = Json::object();
+  for (const PolicyParameter& parameter : policy.parameters)
+    parameters.set(parameter.key, parameter.value);
+  return Json::object({{"name", policy.name}, {"parameters", std::move(parameters)}});
+}
+
 Json to_json(const Config& config) {
   Json tiers = Json::array();
   for (const TierConfig& tier : config.tiers) {
@@ -167,13 +178,7 @@ Json to_json(const Config& config) {
       item.set("url", tier.url);
       item.set("model", tier.model);
     }
-    if (tier.policy) {
-      Json parameters = Json::object();
-      for (const PolicyParameter& parameter : tier.policy->parameters)
-        parameters.set(parameter.key, parameter.value);
-      item.set("policy",
-               Json::object({{"name", tier.policy->name}, {"parameters", std::move(parameters)}}));
-    }
+    if (tier.policy) item.set("policy", to_json(*tier.policy));
     if (tier.deadline) item.set("deadlineMs", std::int64_t{tier.deadline->count()});
     tiers.push_back(std::move(item));
   }

@@ -57,5 +57,8 @@ struct Config {
 Result<Config> parse_config(std::string_view text);
 /// The inverse of parse_config().
 codec::Json to_json(const Config& config);
+/// A policy as a member of such a file; `path` is its place in messages. kInvalid: as above.
+Result<PolicyConfig> parse_policy(const codec::Json& json, const std::string& path);
+codec::Json to_json(const PolicyConfig& policy);
 
 }  // namespace varda::tiers

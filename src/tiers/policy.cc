@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "tiers/scores.h"
 
 namespace varda::tiers {
 namespace {
@@ -188,6 +189,58 @@ class Margin final : public Policy {
   const double threshold_;
 };
 
+class LeastConfidence final : public Policy {
+ public:
+  explicit LeastConfidence(const Arguments& arguments)
+      : Policy(arguments.row(), arguments.output()),
+        threshold_(arguments.number("threshold_confidence")) {}
+
+  Verdict after(const Sample& sample) const override {
+    if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
+    if (sample.values.size() < 2) return Verdict::kEasy;
+    return verdict(*std::max_element(sample.values.begin(), sample.values.end()) <
+                   sample.rounded(threshold_));
+  }
+
+ private:
+  const double threshold_;
+};
+
+class Entropy final : public Policy {
+ public:
+  explicit Entropy(const Arguments& arguments)
+      : Policy(arguments.row(), arguments.output()),
+        threshold_(arguments.number("threshold_entropy")) {}
+
+  Verdict after(const Sample& sample) const override {
+    if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
+    if (sample.values.size() < 2) return Verdict::kEasy;
+    return verdict(class_scores(sample.values).entropy > threshold_);
+  }
+
+ private:
+  const double threshold_;
+};
+
+class Energy final : public Policy {
+ public:
+  explicit Energy(const Arguments& arguments)
+      : Policy(arguments.row(), arguments.output()),
+        threshold_(arguments.number("threshold_energy")),
+        temperature_(arguments.number("temperature")) {}
+
+  // Logits have any value. NaN and infinities make the sum senseless.
+  Verdict after(const Sample& sample) const override {
+    const double energy = negative_energy(sample.values, temperature_);
+    if (!std::isfinite(energy)) return Verdict::kInvalid;
+    return verdict(sample.values.size() > 1 && energy < threshold_);
+  }
+
+ private:
+  const double threshold_;
+  const double temperature_;
+};
+
 class Labels final : public Policy {
  public:
   explicit Labels(const Arguments& arguments) : Policy(arguments.row(), arguments.output()) {
@@ -215,6 +268,9 @@ std::shared_ptr<const Policy> make(const Arguments& arguments) {
   if (name == "AlwaysCloud") return std::make_shared<Constant>(arguments, Verdict::kHard);
   if (name == "NeverCloud") return std::make_shared<Constant>(arguments, Verdict::kEasy);
   if (name == "Margin") return std::make_shared<Margin>(arguments);
+  if (name == "LeastConfidence") return std::make_shared<LeastConfidence>(arguments);
+  if (name == "Entropy") return std::make_shared<Entropy>(arguments);
+  if (name == "Energy") return std::make_shared<Energy>(arguments);
   if (name == "Labels") return std::make_shared<Labels>(arguments);
   return nullptr;
 }

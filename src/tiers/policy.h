@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -93,6 +94,10 @@ class BoundPolicy {
   /// Counts an answer as one invalid sample if tensors are missing, or differ from the bound types
   /// and shapes.
   Judgement after(std::span<const tensor::Named> outputs) const;
+  /// Called with each sample of an answer; `sample` is valid during the call.
+  using Visit = std::function<void(std::size_t index, const Sample& sample, Verdict verdict)>;
+  /// The same as after(), and shows each sample. Samples without values are not shown.
+  Judgement each(std::span<const tensor::Named> outputs, const Visit& visit) const;
 
  private:
   // Arrangement of the samples in the tensor.

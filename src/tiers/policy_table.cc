@@ -63,6 +63,41 @@ constexpr std::array kMargin{
     output("The output with the probabilities. Default: the output named probabilities, or the "
            "only output that fits."),
 };
+constexpr std::array kLeastConfidence{
+    ParameterRow{.key = "threshold_confidence",
+                 .kind = ParameterKind::kNumber,
+                 .initial = "0.5",
+                 .what = "A request whose best class has a lower probability is hard."},
+    output("The output with the probabilities. Default: the output named probabilities, or the "
+           "only output that fits."),
+};
+constexpr std::array kEntropy{
+    ParameterRow{.key = "threshold_entropy",
+                 .kind = ParameterKind::kNumber,
+                 .initial = "0.5",
+                 .what =
+                     "A request with a higher entropy is hard. The entropy is −Σ p·ln p / ln n: "
+                     "0 if one class has all the probability, 1 if all n classes share it "
+                     "equally."},
+    output("The output with the probabilities. Default: the output named probabilities, or the "
+           "only output that fits."),
+};
+constexpr std::array kEnergy{
+    ParameterRow{.key = "threshold_energy",
+                 .kind = ParameterKind::kNumber,
+                 .initial = "5",
+                 .min = 0,
+                 .max = 1e6,
+                 .what = "A request with a lower negative energy T·ln Σ exp(f / T) is hard."},
+    ParameterRow{.key = "temperature",
+                 .kind = ParameterKind::kNumber,
+                 .initial = "1",
+                 .min = 0.01,
+                 .max = 1000,
+                 .what = "The temperature T."},
+    output("The output with the logits f, the values before softmax. Default: the output named "
+           "logits."),
+};
 constexpr std::array kLabels{
     ParameterRow{.key = "labels",
                  .kind = ParameterKind::kTextList,
@@ -118,6 +153,23 @@ constexpr std::array kTable{
               .parameters = kMargin,
               .formula = "hard if p1 − p2 < threshold_margin, of the two greatest probabilities",
               .source = "margin sampling of active learning (Scheffer, Decomain, Wrobel 2001)"},
+    PolicyRow{.name = "LeastConfidence",
+              .input = PolicyInput::kClassProbabilities,
+              .parameters = kLeastConfidence,
+              .formula = "hard if p1 < threshold_confidence, the greatest probability",
+              .source = "uncertainty sampling of active learning (Lewis, Gale 1994)"},
+    PolicyRow{.name = "Entropy",
+              .input = PolicyInput::kClassProbabilities,
+              .parameters = kEntropy,
+              .formula =
+                  "hard if −Σ p·ln p / ln n > threshold_entropy, over the probabilities p of "
+                  "n classes",
+              .source = "entropy sampling of active learning (Settles 2009, section 3.1)"},
+    PolicyRow{.name = "Energy",
+              .input = PolicyInput::kClassLogits,
+              .parameters = kEnergy,
+              .formula = "hard if T·ln Σ exp(f / T) < threshold_energy, over the logits f",
+              .source = "energy-based out-of-distribution detection (Liu and others 2020)"},
     PolicyRow{.name = "Labels",
               .input = PolicyInput::kTopLabel,
               .parameters = kLabels,

@@ -30,6 +30,7 @@ enum class PolicyInput : std::uint8_t {
   kClassProbabilities,  // one number per class, in [0, 1]
   kBoxScores,           // one number per box, in [0, 1]
   kTopLabel,            // name of the best class or box
+  kClassLogits,         // one number per class, before softmax
 };
 
 struct ParameterRow {

@@ -83,7 +83,8 @@ Judgement judged(const std::shared_ptr<const Policy>& policy, DType type,
                  const std::vector<double>& values, std::vector<std::string> labels) {
   const auto count = static_cast<std::int64_t>(values.size());
   const bool boxes = policy->row().input == PolicyInput::kBoxScores;
-  const std::string name = boxes ? "scores" : "probabilities";
+  const bool logits = policy->row().input == PolicyInput::kClassLogits;
+  const std::string name = boxes ? "scores" : logits ? "logits" : "probabilities";
   const Spec spec{name, type, boxes ? tensor::Shape{-1} : tensor::Shape{-1, count}};
   const auto bound = BoundPolicy::bind(policy, std::vector{spec}, std::move(labels));
   EXPECT_TRUE(bound.ok()) << bound.error();

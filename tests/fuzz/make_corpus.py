@@ -1113,6 +1113,21 @@ def federated():
     masked('metrics', vector, bytes(16), metrics='[1]')
 
 
+def kept_samples():
+    facts = {'version': 1, 'id': '01M8GBMXQBMGHMPXWSEBVH565Z', 'time': '2026-11-28T05:57:00.779Z', 'model': 'digits', 'modelVersion': '4',
+             'reason': 'hard', 'policy': 'Margin', 'format': 'png', 'bytes': 310, 'row': 1, 'rows': 2,
+             'scores': {'confidence': 0.5, 'margin': 0.25, 'entropy': 0.75, 'energy': -3},
+             'answers': [{'tier': 'edge', 'version': '4', 'best': [{'label': '7', 'score': 0.5}, {'label': '\u001b[31m<b>', 'score': 0.25}]},
+                         {'tier': 'cloud', 'version': '', 'best': []}],
+             'pseudoLabel': {'label': '9', 'score': 0.95, 'tier': 'cloud'}}
+    put('kept_samples', 'facts', 'f' + compact(facts))
+    put('kept_samples', 'small', 'f' + compact({'version': 1, 'id': facts['id'], 'reason': 'control', 'format': 'npy'}))
+    put('kept_samples', 'config', 'c' + compact({'version': 1, 'policy': {'name': 'Energy', 'parameters': {'threshold_energy': '5', 'temperature': '2'}},
+                                                 'controlShare': 0.02, 'bytesMax': 1048576, 'countMax': 1000, 'replacement': 'reservoir',
+                                                 'pseudoLabels': {'minimum': 0.9}}))
+    put('kept_samples', 'array', b'p' + b'\x93NUMPY\1\0' + struct.pack('<H', 58) + b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)}" + b'\n' + bytes(16))
+
+
 def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
@@ -1121,7 +1136,7 @@ def main():
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
                  model_directories, model_files, onnx_files, checkpoints, training_runs, incremental_jobs, graph_defs, enrolment_answers, chunk_lists,
                  registry_requests, bucket_answers, federated, secure_sums, proxy_headers, federated_tasks, grpc, flower, rounds,
-                 learning):
+                 learning, kept_samples):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

@@ -8,11 +8,15 @@
 #include "artifact/layout.h"
 #include "artifact/numbered_view.h"
 #include "base/log.h"
+#include "spool/folder.h"
 
 namespace varda::agent::models {
 namespace {
 
 constexpr std::string_view kFailures = "failures";
+constexpr std::uint32_t kServerGroup = 65532;  // of varda-serve's pods (hosting/servers)
+// The set-group-id bit: new files belong to the group too.
+constexpr std::uint32_t kSampleFolderMode = 02775;
 
 std::optional<artifact::Reason> reason_of(std::string_view text) {
   for (int i = 0; i <= static_cast<int>(artifact::Reason::kCancelled); ++i)
@@ -366,8 +370,35 @@ void Manager::write_joint_files() {
   joint_due_ = unwritten_.empty() ? SteadyTime::max() : clock_.now() + options_.joint_retry;
 }
 
+void Manager::write_samples_files() {
+  for (const api::EdgeModel& model : list_->spec.models) {
+    const bool keeps = model.samples.is_object() && !options_.sample_root.empty();
+    if (keeps && !sample_folders_.contains(model.key)) {
+      const os::Path folder = options_.sample_root / model.key;
+      Status made = spool::make_folder(fs_, folder, kSampleFolderMode);
+      // The server's user is in this group. Only root may set it; without root, pods run as the
+      // agent's user.
+      for (const os::Path& path : {folder, folder / spool::kPending, folder / spool::kLabel}) {
+        if (made.ok()) (void)fs_.set_group(path, kServerGroup);
+        if (made.ok()) made = fs_.set_mode(path, kSampleFolderMode);
+      }
+      if (made.ok()) {
+        sample_folders_.insert(model.key);
+      } else {
+        log::error("directory for samples not made",
+                   {{"model", model.key}, {"error", made.error()}});
+      }
+    }
+    if (const Status written =
+            tree_.set_samples_file(model.key, keeps ? model.samples : codec::Json());
+        !written.ok())
+      log::error("samples.json not written", {{"model", model.key}, {"error", written.error()}});
+  }
+}
+
 void Manager::act(const Plan& plan) {
   write_joint_files();
+  write_samples_files();
   for (const Plan::Expose& expose : plan.expose) {
     Shown& shown = shown_[expose.key];
     // Without joint.json, a new server would act as the only tier. A running server continues
@@ -436,6 +467,8 @@ void Manager::act(const Plan& plan) {
     complain(key, tree_.remove(key));
     exposed_.erase(key);
     numbered_.erase(key);
+    sample_folders_.erase(key);
+    if (!options_.sample_root.empty()) complain(key, fs_.remove_all(options_.sample_root / key));
     log::info("model removed", {{"model", key}});
   }
 }
@@ -609,6 +642,7 @@ World Manager::world() const {
   out.serving = poller_.reports();
   out.trials = poller_.trials();
   out.trial_problems = trial_problems_;
+  out.samples = poller_.samples();
   const MutexLock lock(mutex_);
   out.jobs = jobs();
   return out;
@@ -675,6 +709,7 @@ core::ListId Manager::put_report(api::EdgeNodeStatus& status,
                                  const api::EdgeNodeStatus& live) const {
   status.model_root = tree_.root().string();
   status.file_roots = options_.file_roots;
+  status.sample_root = options_.sample_root.string();
   const MutexLock lock(mutex_);
   if (!published_) return {};
   status.disk = published_->status.disk;

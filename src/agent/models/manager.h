@@ -50,6 +50,7 @@ class Manager final : public core::NodeComponent {
     std::function<net::HttpClient*(const std::string& node)> client_of_node;
     std::vector<std::string> file_roots;    // for status.fileRoots
     replica::Archives* archives = nullptr;  // null: this node serves no archives
+    os::Path sample_root;                   // of kept samples; "": none are kept
     metrics::Registry* metrics = nullptr;
   };
   /// All references outlive the manager.
@@ -95,6 +96,8 @@ class Manager final : public core::NodeComponent {
   void check_tree();
   /// Writes the joint.json files, before any target.
   void write_joint_files();
+  /// Writes the samples.json files, and makes the directories of kept samples.
+  void write_samples_files();
   void act(const Plan& plan);
   /// Exposes versions on trial and writes the trial.json files, after all targets.
   void follow_trials(const Plan& plan);
@@ -134,6 +137,7 @@ class Manager final : public core::NodeComponent {
   };
   std::map<std::string, Unwritten> unwritten_;                  // by model key
   std::map<std::string, World::Problem> trial_problems_;        // by model key
+  std::set<std::string> sample_folders_;                        // made by this process
   std::map<codec::Sha256, std::set<std::string>> shared_with_;  // from the work list
   std::map<JobKey, JobReport> remembered_;                      // of a previous run
   api::EdgeDisk disk_;

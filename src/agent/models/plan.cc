@@ -153,6 +153,7 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
     if (numbered) poll.numbers = shown->numbers;
     poll.joint = model.joint.is_object();
     if (has_trial(model)) poll.trial = codec::write_json(model.trial->to_json());
+    poll.samples = model.samples.is_object();
     out.poll.push_back(std::move(poll));
   }
   for (const auto& [key, shown] : world.shown)
@@ -188,6 +189,9 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
     if (const auto joint = world.joint_reports.find(model.key);
         model.joint.is_object() && joint != world.joint_reports.end())
       one.joint = joint->second;
+    if (const auto samples = world.samples.find(model.key);
+        model.samples.is_object() && samples != world.samples.end())
+      one.samples = samples->second;
     out.push_back(std::move(one));
   }
   return out;

@@ -56,7 +56,8 @@ struct World {
     std::string reason, message;
     friend bool operator==(const Problem&, const Problem&) = default;
   };
-  std::map<std::string, Problem> trial_problems;  // why trial.json is not written, by model key
+  std::map<std::string, Problem> trial_problems;     // why trial.json is not written, by model key
+  std::map<std::string, api::SampleReport> samples;  // by model key
 };
 
 struct Poll {
@@ -69,6 +70,7 @@ struct Poll {
       {};                  // as Shown::numbers; empty: the server knows names
   bool joint = false;      // poll its tiers as well
   std::string trial = {};  // content of its trial.json, and poll the trial as well; "": no trial
+  bool samples = false;    // poll its counts of kept samples as well
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 

@@ -8,6 +8,7 @@
 namespace varda::agent::models {
 namespace {
 
+constexpr std::size_t kSamplesBytesMax = 16 << 10;
 constexpr std::size_t kJointBytesMax = 256 << 10, kJointDepthMax = 16;
 constexpr std::size_t kTrialBytesMax = 64 << 10;
 
@@ -26,12 +27,13 @@ void ServingPoller::set(std::vector<Poll> polls) {
   const SteadyTime now = clock_.now();
   for (Poll& poll : polls) {
     const auto known = states_.find(poll.key);
-    State state{poll, now, 0, std::nullopt, "", std::nullopt, now, {}};
+    State state{poll, now, 0, std::nullopt, "", std::nullopt, now, std::nullopt, {}};
     if (known != states_.end() && known->second.poll == poll) {
       state = std::move(known->second);
     } else if (known != states_.end() && known->second.poll.url == poll.url) {
       state.last_good = known->second.last_good;
       if (!poll.trial.empty()) state.trial = known->second.trial;
+      if (poll.samples) state.samples = known->second.samples;
       state.report =
           known->second
               .report;  // same server, new target: the last answer holds until the next poll
@@ -63,6 +65,14 @@ std::map<std::string, std::string> ServingPoller::last_good() const {
   std::map<std::string, std::string> out;
   for (const auto& [key, state] : states_)
     if (!state.last_good.empty()) out.emplace(key, state.last_good);
+  return out;
+}
+
+std::map<std::string, api::SampleReport> ServingPoller::samples() const {
+  const MutexLock lock(mutex_);
+  std::map<std::string, api::SampleReport> out;
+  for (const auto& [key, state] : states_)
+    if (state.samples) out.emplace(key, *state.samples);
   return out;
 }
 
@@ -146,6 +156,26 @@ void ServingPoller::poll_trial(const Context& ctx, const Poll& poll) {
   changed_();
 }
 
+// Like poll_joint(). 404: the server keeps nothing, or is too old to.
+void ServingPoller::poll_samples(const Context& ctx, const Poll& poll) {
+  net::ClientRequest request;
+  request.url = poll.url + "/v2/models/" + net::percent_encode(poll.model_name) + "/samples";
+  request.max_response_bytes = kSamplesBytesMax;
+  const auto answer = http_.call(ctx.with_timeout(options_.timeout), std::move(request));
+  if (!answer.ok() || answer->status != 200) return;
+  const auto json = codec::parse_json(answer->body, {.depth_max = kJointDepthMax});
+  if (!json.ok()) return;
+  api::SampleReport report = api::SampleReport::from_server(*json);
+  {
+    const MutexLock lock(mutex_);
+    const auto found = states_.find(poll.key);
+    if (found == states_.end() || !(found->second.poll == poll) || found->second.samples == report)
+      return;
+    found->second.samples = std::move(report);
+  }
+  changed_();
+}
+
 void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
   {
     const MutexLock lock(mutex_);
@@ -212,6 +242,7 @@ void ServingPoller::step(const Context& ctx) {
     take(poll, answer);
     if (answer.ok() && poll.joint && joint_) poll_joint(ctx, poll);
     if (answer.ok() && !poll.trial.empty()) poll_trial(ctx, poll);
+    if (answer.ok() && poll.samples) poll_samples(ctx, poll);
   }
 }
 

@@ -43,6 +43,8 @@ class ServingPoller {
   std::map<std::string, api::EdgeServingReport> reports() const;
   /// The servers' reports on versions on trial, by model.
   std::map<std::string, api::ModelTrialStatus> trials() const;
+  /// Counts of kept samples by model, for servers that keep some.
+  std::map<std::string, api::SampleReport> samples() const;
   /// The `.last-good` line by model, for servers that report it.
   std::map<std::string, std::string> last_good() const;
   /// Whether every server was polled at least once.
@@ -65,7 +67,8 @@ class ServingPoller {
     std::optional<api::EdgeServingReport> report;
     std::string last_good;
     std::optional<api::ModelTrialStatus> trial;
-    SteadyTime trial_at;             // time of `trial`
+    SteadyTime trial_at;  // time of `trial`
+    std::optional<api::SampleReport> samples;
     core::LogThrottle log_throttle;  // about unreadable answers
   };
   struct Answer {
@@ -76,6 +79,7 @@ class ServingPoller {
   void take(const Poll& poll, const Result<Answer>& answer);
   void poll_joint(const Context& ctx, const Poll& poll);
   void poll_trial(const Context& ctx, const Poll& poll);
+  void poll_samples(const Context& ctx, const Poll& poll);
 
   net::HttpClient& http_;
   const Options options_;

@@ -55,6 +55,8 @@ Rule trial_is_listed() {
   return rule;
 }
 
+const rules::Member kSamples{"samples", rules::Shape::kObject};
+
 constexpr std::string_view kNamesSecret = "has(self.tlsSecretName) && size(self.tlsSecretName) > 0";
 
 }  // namespace
@@ -259,6 +261,9 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
   t.field("trial", &S::trial,
           "Extension: a version that answers beside the serving version. Edge layer and "
           "varda-serve only.");
+  t.field("samples", &S::samples,
+          "Extension: requests that the server keeps on its edge node, for labelling and training "
+          "(docs/guides/hard-examples.md).");
   t.keep_unknown(&S::unknown);
 
   const auto without_image = [&t](Rule rule) {
@@ -290,6 +295,11 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
   t.rule(rules::forbidden_when(kTrial, "deployToLayer", "cloud",
                                "works in the edge layer only: set deployToLayer edge"));
   without_image(trial_is_listed());
+  t.rule(rules::forbidden_when(kSamples, "deployToLayer", "cloud",
+                               "only servers at the edge keep samples: the cloud layer has no "
+                               "directory that outlasts its pods"));
+  t.rule(rules::forbidden_with(
+      kSamples, {{"image"}}, "may not be set together with image: only varda-serve keeps samples"));
   t.rule(rules::at_most_when("replicas", 1, "deployToLayer", "edge",
                              "must be 0 or 1 in the edge layer"));
   t.rule(rules::any_required_when({{"nodeName"}, {"nodeSelector", Shape::kList}}, "deployToLayer",
@@ -366,6 +376,7 @@ void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
       .each_length(0, 63);
   t.field("modelRef", &S::model_ref, "The Model that spec.modelRef chose last.");
   t.field("trial", &S::trial, "The version on trial, as its node last reported.");
+  t.field("samples", &S::samples, "Kept samples and counts, as the edge node reports them.");
   t.keep_unknown(&S::unknown);
 }
 
@@ -417,6 +428,7 @@ const Kind& InferenceModel::kind() {
               "`spec.service.type` is an extension, for the Service of the cloud layer.",
               "`manifest[].mirrors` and `manifest[].credentials` are extensions "
               "(docs/guides/artifacts.md).",
+              "`spec.samples` is an extension (docs/guides/hard-examples.md).",
               "`spec.modelRef` is an extension (docs/guides/inference-model.md).",
               "`spec.trial` is an extension (docs/guides/inference-model.md).",
               "`manifest[].signature` is an extension (docs/guides/signatures.md).",

@@ -11,6 +11,7 @@
 #include "api/ai/model_ref.h"
 #include "api/ai/model_trial.h"
 #include "api/ai/pod_settings.h"
+#include "api/ai/samples.h"
 #include "api/kind.h"
 #include "meta/object.h"
 
@@ -83,6 +84,7 @@ struct InferenceModelSpec : PodSettings {
   std::string edge_network;  // host, hostport; "": the operator's default
   ModelSecurity security;
   std::optional<ModelTrial> trial;
+  std::optional<SampleSettings> samples;  // at the edge; absent: no request is kept
   Json unknown;
 
   bool on_edge() const { return deploy_to_layer == "edge"; }
@@ -139,6 +141,7 @@ struct InferenceModelStatus {
   std::vector<std::string> cached_versions;
   std::optional<ChosenModel> model_ref;
   std::optional<ModelTrialStatus> trial;
+  std::optional<SampleReport> samples;  // absent: no request is kept, or no report yet
   Json unknown;
   Json to_json() const;
   static void describe(Type<InferenceModelStatus>& t);

@@ -39,6 +39,9 @@ const EdgeStreamReport* EdgeWorkerReport::find_stream(std::string_view wanted) c
 const EdgeWorkerReport* EdgeNodeStatus::find_worker(std::string_view key) const {
   return find_key(workers, &EdgeWorkerReport::key, key);
 }
+const EdgeSamplesReport* EdgeNodeStatus::find_samples(std::string_view key) const {
+  return find_key(samples, &EdgeSamplesReport::key, key);
+}
 const EdgeDatasetReport* EdgeNodeStatus::find_dataset(std::string_view key) const {
   return find_key(datasets, &EdgeDatasetReport::key, key);
 }
@@ -186,6 +189,9 @@ void EdgeModel::describe(Type<EdgeModel>& t) {
   t.field("trial", &EdgeModel::trial,
           "Content of the file trial.json beside the versions: a version that answers beside the "
           "target. Absent: no such file.");
+  t.field("samples", &EdgeModel::samples,
+          "Content of the file samples.json beside the versions: which requests the server keeps. "
+          "Absent: no such file.");
   t.keep_unknown(&EdgeModel::unknown);
 }
 
@@ -320,6 +326,26 @@ void EdgeFile::describe(Type<EdgeFile>& t) {
   t.keep_unknown(&EdgeFile::unknown);
 }
 
+void EdgeSamples::describe(Type<EdgeSamples>& t) {
+  using S = EdgeSamples;
+  t.doc("What the node does with kept samples of a model.");
+  t.field("key", &S::key, "Key of the model in models.").required().length(1, 317);
+  t.field("uid", &S::uid, "metadata.uid of the object that asks.").length(0, 64);
+  t.field("path", &S::path,
+          "Folder of the Dataset that gets labelled samples, a folder for each class. Absent: they "
+          "stay.")
+      .length(0, 4096);
+  t.field("url", &S::url,
+          "Base URL of the server of a bigger model (Open Inference Protocol). Absent: only people "
+          "label.")
+      .length(0, 2048);
+  t.field("model", &S::model, "Name of the bigger model at its server.").length(0, 253);
+  t.field("minimum", &S::minimum,
+          "Score of the best class from which the bigger model's answer is a label. Default: 0.9.")
+      .range(0, 1);
+  t.keep_unknown(&S::unknown);
+}
+
 void EdgeNodeSpec::describe(Type<EdgeNodeSpec>& t) {
   t.doc("Work list of the node. Only the operator writes it.");
   t.field("models", &EdgeNodeSpec::models, "Models to store and serve.")
@@ -337,6 +363,9 @@ void EdgeNodeSpec::describe(Type<EdgeNodeSpec>& t) {
       .list_map({"key"});
   t.field("files", &EdgeNodeSpec::files, "Files whose digest the node reports.")
       .items_max(EdgeFile::kMax)
+      .list_map({"key"});
+  t.field("samples", &EdgeNodeSpec::samples, "What the node does with kept samples.")
+      .items_max(EdgeSamples::kMax)
       .list_map({"key"});
   t.keep_unknown(&EdgeNodeSpec::unknown);
 }
@@ -407,6 +436,8 @@ void EdgeModelReport::describe(Type<EdgeModelReport>& t) {
   t.field("trial", &EdgeModelReport::trial,
           "The version on trial. The agent reports changes of state at once, and counts at most "
           "every 2 s.");
+  t.field("samples", &EdgeModelReport::samples,
+          "Kept samples and counts, as the server reports them. Absent: the server keeps none.");
   t.keep_unknown(&EdgeModelReport::unknown);
 }
 
@@ -565,6 +596,32 @@ void EdgeFileReport::describe(Type<EdgeFileReport>& t) {
   t.keep_unknown(&R::unknown);
 }
 
+void EdgeSamplesReport::describe(Type<EdgeSamplesReport>& t) {
+  using R = EdgeSamplesReport;
+  t.doc("Kept samples of a model on the node.");
+  t.field("key", &R::key, "Key of the model in models.").required().length(1, 317);
+  t.field("uid", &R::uid, "metadata.uid of the object that asks.").length(0, 64);
+  t.field("state", &R::state, "Ready, or Failed with a reason.")
+      .required()
+      .one_of({"Ready", "Failed"});
+  t.field("reason", &R::reason,
+          "Reason of a failure: PathForbidden, PathNotFound, WriteFailed, DiskFull, "
+          "ModelUnreachable or ModelUnusable.")
+      .length(0, 128);
+  t.field("message", &R::message, "Human-readable explanation.").length(0, 4096);
+  t.field("pending", &R::pending, "Number of samples without a label.").format("int64").always();
+  t.field("labelled", &R::labelled,
+          "Number of samples with a label that are not in the Dataset yet.")
+      .format("int64")
+      .always();
+  t.field("asked", &R::asked, "Number of samples that the bigger model answered.").format("int64");
+  t.field("unsure", &R::unsure, "Number of those answers below the minimum.").format("int64");
+  t.field("moved", &R::moved, "Number of samples put into the Dataset.").format("int64").always();
+  t.field("movedPseudo", &R::moved_pseudo, "Number of those that a model labelled.")
+      .format("int64");
+  t.keep_unknown(&R::unknown);
+}
+
 void EdgeDisk::describe(Type<EdgeDisk>& t) {
   t.doc("The disk of the models. Sizes are rounded, so that they change rarely.");
   t.field("capacityBytes", &EdgeDisk::capacity_bytes, "Size of the file system.").format("int64");
@@ -618,6 +675,11 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
           "User ID of the agent, which owns the workers' tokens and the socket.")
       .format("int64")
       .range(0, 4'294'967'295);
+  t.field(
+       "sampleRoot", &S::sample_root,
+       "Directory of kept samples on the node; pods mount SAMPLEROOT/NAMESPACE/NAME. Absent: the "
+       "node keeps no samples.")
+      .length(0, 4096);
   t.field("address", &S::address, "IP address of the node.").length(0, 253);
   t.field("fileRoots", &S::file_roots,
           "Directories of the node that the administrator allows: pods may read Models with paths "
@@ -643,6 +705,9 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
       .list_map({"key"});
   t.field("files", &S::files, "Files that the node read for their digest.")
       .items_max(EdgeFile::kMax)
+      .list_map({"key"});
+  t.field("samples", &S::samples, "Kept samples on the node.")
+      .items_max(EdgeSamples::kMax)
       .list_map({"key"});
   t.field(
        "lastSeen", &S::last_seen,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/ai/model_trial.h"
+#include "api/ai/samples.h"
 #include "api/edgeai/worker_uploads.h"
 #include "api/kind.h"
 #include "meta/object.h"
@@ -99,6 +100,9 @@ struct EdgeModel {
   Json joint;
   // Content of the file trial.json beside `target`, once the version is on the disk.
   std::optional<ModelTrial> trial;
+  // Content of the file samples.json beside `target`, an object for the server. Null: no file. The
+  // node keeps the samples in SAMPLEROOT/key.
+  Json samples;
   Json unknown;
   static void describe(Type<EdgeModel>& t);
 };
@@ -191,6 +195,21 @@ struct EdgeFile {
   static void describe(Type<EdgeFile>& t);
 };
 
+/// Work of the node on kept samples of a model: it asks for labels, and fills a Dataset.
+struct EdgeSamples {
+  static constexpr std::size_t kMax = 64;  // of one node
+
+  std::string key;    // of an item of models: the samples are in SAMPLEROOT/key
+  std::string uid;    // of the object that asks; another one begins new counts
+  std::string path;   // folder of the Dataset that gets labelled samples; "": none
+  std::string url;    // server of a bigger model (Open Inference Protocol); "": no model is asked
+  std::string model;  // the bigger model's name at its server
+  std::optional<double> minimum;  // score from which its answer is a label; absent: 0.9
+  Json unknown;
+  friend bool operator==(const EdgeSamples&, const EdgeSamples&) = default;
+  static void describe(Type<EdgeSamples>& t);
+};
+
 struct EdgeNodeSpec {
   std::vector<EdgeModel> models;
   std::vector<EdgeDataset> datasets;
@@ -198,6 +217,7 @@ struct EdgeNodeSpec {
   std::vector<EdgeShare> shares;
   std::vector<EdgeReplica> replicas;
   std::vector<EdgeFile> files;
+  std::vector<EdgeSamples> samples;
   Json unknown;
   const EdgeModel* find_model(std::string_view key) const;
   const EdgeDataset* find_dataset(std::string_view key) const;
@@ -249,6 +269,7 @@ struct EdgeModelReport {
   // (docs/design/017). Null: no report.
   Json joint;
   std::optional<ModelTrialStatus> trial;
+  std::optional<SampleReport> samples;  // the server's counts; absent: it keeps no samples
   Json unknown;
   const EdgeVersionReport* find_version(std::string_view version) const;
   static void describe(Type<EdgeModelReport>& t);
@@ -373,6 +394,26 @@ struct EdgeFileReport {
   static void describe(Type<EdgeFileReport>& t);
 };
 
+struct EdgeSamplesReport {
+  static constexpr std::string_view kReady = "Ready", kFailed = "Failed";
+
+  std::string key;
+  std::string uid;
+  std::string state;
+  // If Failed: PathForbidden, PathNotFound, WriteFailed, DiskFull, ModelUnreachable, ModelUnusable.
+  std::string reason;
+  std::string message;
+  std::int64_t pending = 0;       // samples without a label
+  std::int64_t labelled = 0;      // samples with a label that are not in the Dataset yet
+  std::int64_t asked = 0;         // samples that the bigger model answered
+  std::int64_t unsure = 0;        // answers below the minimum
+  std::int64_t moved = 0;         // samples put into the Dataset
+  std::int64_t moved_pseudo = 0;  // of those: labelled by a model
+  Json unknown;
+  friend bool operator==(const EdgeSamplesReport&, const EdgeSamplesReport&) = default;
+  static void describe(Type<EdgeSamplesReport>& t);
+};
+
 struct EdgeDisk {
   std::int64_t capacity_bytes = 0;
   std::int64_t available_bytes = 0;
@@ -396,6 +437,7 @@ struct EdgeNodeStatus {
   std::string worker_root;                  // directory of the workers' tokens
   std::string worker_socket_directory;      // directory of the agent's socket for workers; "": none
   std::optional<std::int64_t> worker_user;  // owner of both
+  std::string sample_root;                  // directory of kept samples; "": the node keeps none
   std::string address;
   std::vector<std::string> file_roots;  // pods may read Models with paths below these
   std::vector<std::string> dataset_roots;
@@ -408,12 +450,14 @@ struct EdgeNodeStatus {
   std::vector<EdgeShareReport> shares;
   std::vector<EdgeReplicaReport> replicas;
   std::vector<EdgeFileReport> files;
+  std::vector<EdgeSamplesReport> samples;
   std::string last_seen;  // set while the agent is disconnected, with the condition Connected
   EdgeSummary summary;    // result of summarize(), written by the agent
   Json unknown;
   const EdgeModelReport* find_model(std::string_view key) const;
   const EdgeDatasetReport* find_dataset(std::string_view key) const;
   const EdgeWorkerReport* find_worker(std::string_view key) const;
+  const EdgeSamplesReport* find_samples(std::string_view key) const;
   /// True if the administrator of the node lets pods read the path: it is below one of file_roots.
   bool allows_path(std::string_view path) const;
   /// The same for datasets: also below one of dataset_roots.

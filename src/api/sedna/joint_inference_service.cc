@@ -134,6 +134,24 @@ Rule last_tier_has_no_policy() {
   return rule;
 }
 
+Rule samples_need_our_server() {
+  Rule rule;
+  rule.cel =
+      "!has(self.samples) || !has(self.edgeWorker) || (!has(self.edgeWorker.workerSpec) && "
+      "!has(self.edgeWorker.template))";
+  rule.message = "may not be set together with a pod of edgeWorker: only varda-serve keeps samples";
+  rule.reason = "FieldValueForbidden";
+  rule.field_path = ".samples";
+  rule.check = [message = rule.message](const Json& self) -> std::vector<Violation> {
+    const Json& worker = self["edgeWorker"];
+    if (self["samples"].is_null() ||
+        (worker["workerSpec"].is_null() && worker["template"].is_null()))
+      return {};
+    return {{"FieldValueForbidden", ".samples", "Forbidden: " + message}};
+  };
+  return rule;
+}
+
 const rules::Member kEdgeWorker{"edgeWorker", rules::Shape::kObject};
 const rules::Member kCloudWorker{"cloudWorker", rules::Shape::kObject};
 const rules::Member kTiers{"tiers", rules::Shape::kList};
@@ -271,6 +289,9 @@ void JointInferenceServiceSpec::describe(Type<JointInferenceServiceSpec>& t) {
       .list_map({"name"});
   t.field("security", &S::security,
           "Extension: clients that the tiers accept. Tiers call each other in the same way.");
+  t.field("samples", &S::samples,
+          "Extension: requests that the first tier keeps on its node, for labelling and training "
+          "(docs/guides/hard-examples.md). Varda's server must be the first tier.");
   t.keep_unknown(&S::unknown);
   t.rule(rules::any_required({kEdgeWorker, kTiers},
                              "edgeWorker and cloudWorker, or tiers, are required"));
@@ -280,6 +301,7 @@ void JointInferenceServiceSpec::describe(Type<JointInferenceServiceSpec>& t) {
                     rules::required(kCloudWorker, "cloudWorker is required beside edgeWorker"))));
   t.rule(rules::forbidden_with(kEdgeWorker, {kTiers}, "may not be set together with tiers"));
   t.rule(rules::forbidden_with(kCloudWorker, {kTiers}, "may not be set together with tiers"));
+  t.rule(samples_need_our_server());
   t.rule(tiers_follow_layers());
   t.rule(last_tier_has_no_policy());
   t.rule(total_is_longest());

@@ -68,7 +68,8 @@ struct JointInferenceServiceSpec {
   std::optional<JointEdgeWorker> edge_worker;
   std::optional<JointCloudWorker> cloud_worker;
   std::vector<JointTier> tiers;
-  ModelSecurity security;  // for every tier on our server
+  ModelSecurity security;                 // for every tier on our server
+  std::optional<SampleSettings> samples;  // of the first tier, if it is our server
   Json unknown;
 
   bool has_tiers() const { return !tiers.empty(); }

@@ -145,9 +145,11 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
     if (auto item = inferencemodel::work_for(*model, node, pod, server, world.keys.get()))
       models.push_back({model->metadata.creation_timestamp, std::move(*item)});
   }
+  std::vector<Candidate<api::EdgeSamples>> samples;
   std::vector<Candidate<api::EdgeWorker>> workers;
   for (const hosting::NodeWork& job : world.jobs) {
     for (const api::EdgeModel& model : job.models) models.push_back({job.since, model});
+    for (const api::EdgeSamples& one : job.samples) samples.push_back({job.since, one});
     for (const api::EdgeWorker& worker : job.workers)
       workers.push_back(
           {job.since, worker, static_cast<std::size_t>(&worker - job.workers.data())});
@@ -158,6 +160,8 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
       oldest(std::move(models), &api::EdgeNodeSpec::models, hosting::kModelsPerNode, refused);
   spec.workers =
       oldest(std::move(workers), &api::EdgeNodeSpec::workers, hosting::kWorkersPerNode, refused);
+  spec.samples =
+      oldest(std::move(samples), &api::EdgeNodeSpec::samples, api::EdgeSamples::kMax, refused);
   std::vector<Candidate<api::EdgeDataset>> datasets;
   add_candidates(world.datasets, node.metadata.name, datasets);
   add_candidates(world.sedna_datasets, node.metadata.name, datasets);

@@ -371,7 +371,8 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   // continue the work of an object that was deleted meanwhile.
   std::map<std::string, codec::Json> lists;
   std::size_t items = 0;
-  for (const char* field : {"models", "datasets", "workers", "shares", "replicas", "files"}) {
+  for (const char* field :
+       {"models", "datasets", "workers", "shares", "replicas", "files", "samples"}) {
     lists[field] = plan[field].is_null() ? codec::Json::array() : plan[field];
     items += lists[field].size();
   }

@@ -58,11 +58,16 @@ const api::Pod* edge_pod(const api::InferenceModel& model,
 codec::Json requested_security(const api::InferenceModel& model);
 /// Further arguments of a server that calls later tiers, which have the same security.
 std::vector<std::string> tier_arguments(const api::ModelSecurity& security);
+/// Directories of the node for one server.
+struct ServerDirectories {
+  std::string model;    // the model's versions
+  std::string samples;  // kept samples; "": the node keeps none
+};
 /// The content of an edge pod without its placement: the server's container, its network (host,
-/// hostport), the model's directory on the node, and the user's settings. `server` null: the model
+/// hostport), the directories on the node, and the user's settings. `server` null: the model
 /// names an image, and has no directory.
 api::PodSpec edge_server(const api::InferenceModel& model, const hosting::ServerEntry* server,
-                         const std::string& network, const std::string& directory);
+                         const std::string& network, const ServerDirectories& directories);
 
 /// The port that an edge model has or wants on its node; nothing: none yet. A child's port belongs
 /// to the object that controls it.

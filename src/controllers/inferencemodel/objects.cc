@@ -33,6 +33,8 @@ constexpr std::string_view kNumberedDirectory = ".numbered";  // artifact/number
 constexpr const char* kVolume = "model";
 constexpr const char* kCredentialsVolume = "credentials";
 constexpr const char* kCredentialsPath = "/var/run/varda/credentials";
+constexpr const char* kSamplesVolume = "samples";
+constexpr const char* kSamplesPath = "/samples";
 constexpr const char* kTlsPath = "/var/run/varda/tls";
 constexpr const char* kTokenPath = "/var/run/varda/token";
 
@@ -177,6 +179,19 @@ void close_port(const InferenceModel& model, api::Container& container, api::Pod
   }
 }
 
+// The server is in the group of the directory, which the node's agent makes (agent/models).
+void keep_samples(const InferenceModel& model, const hosting::ServerEntry& server,
+                  const std::string& directory, api::Container& container, api::PodSpec& pod) {
+  if (!model.spec.samples || directory.empty() || !server.closable) return;
+  api::VolumeMount samples = mount(std::string(kSamplesPath) + "/" + model.spec.model_name, false);
+  samples.name = kSamplesVolume;
+  container.volume_mounts.push_back(std::move(samples));
+  container.args.insert(container.args.end(), {"--samples-directory", kSamplesPath});
+  pod.volumes.push_back(
+      Json::object({{"name", kSamplesVolume},
+                    {"hostPath", Json::object({{"path", directory}, {"type", "Directory"}})}}));
+}
+
 Json node_affinity(Json term) {
   return Json::object(
       {{"nodeAffinity",
@@ -212,7 +227,7 @@ const std::string& edge_network(const InferenceModel& model, const hosting::Opti
 }
 
 api::PodSpec edge_server(const InferenceModel& model, const hosting::ServerEntry* server,
-                         const std::string& network, const std::string& directory) {
+                         const std::string& network, const ServerDirectories& directories) {
   api::PodSpec spec;
   // On a node that restarts without its cloud, a pod with a token does not come back. A pod with
   // the variables of services waits for them.
@@ -230,11 +245,12 @@ api::PodSpec edge_server(const InferenceModel& model, const hosting::ServerEntry
   }
   if (server != nullptr) {
     container.volume_mounts.push_back(mount(fill_in(server->mount_path, model), true));
-    std::string path = directory;
+    std::string path = directories.model;
     if (server->layout == api::EdgeModel::kNumbered) path += "/" + std::string(kNumberedDirectory);
     spec.volumes.push_back(Json::object(
         {{"name", kVolume}, {"hostPath", Json::object({{"path", path}, {"type", "Directory"}})}}));
     close_port(model, container, spec);
+    keep_samples(model, *server, directories.samples, container, spec);
   }
   spec.containers.push_back(std::move(container));
   hosting::add_settings(model.spec, spec);
@@ -242,7 +258,7 @@ api::PodSpec edge_server(const InferenceModel& model, const hosting::ServerEntry
 }
 
 Json make_edge_pod(const InferenceModel& model, const std::string& node,
-                   const hosting::ServerEntry* server, const std::string& model_root,
+                   const hosting::ServerEntry* server, const ServerDirectories& roots,
                    const hosting::Options& options) {
   api::Pod pod;
   pod.metadata.name = model.metadata.name;
@@ -250,8 +266,10 @@ Json make_edge_pod(const InferenceModel& model, const std::string& node,
   // With this label KubeEdge's admission (CHANGELOG-1.6) leaves the pod on a disconnected node,
   // even if other writers change its tolerations.
   pod.metadata.labels["app-offline.kubeedge.io"] = "autonomy";
-  pod.spec = edge_server(model, server, edge_network(model, options),
-                         model_root + "/" + model.metadata.ns + "/" + model.metadata.name);
+  const std::string key = "/" + model.metadata.key().str();
+  pod.spec =
+      edge_server(model, server, edge_network(model, options),
+                  {roots.model + key, roots.samples.empty() ? std::string() : roots.samples + key});
   // Like a DaemonSet's pod: the scheduler still decides, and can report why it cannot.
   pod.spec.affinity = node_affinity(Json::object({{"matchFields", named_node(node)}}));
   for (const char* taint : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {

@@ -14,9 +14,9 @@ namespace varda::controllers::inferencemodel {
 
 /// host or hostport: the model's choice, else the operator's.
 const std::string& edge_network(const api::InferenceModel& model, const hosting::Options& options);
-/// The edge pod. `server` null: the model names an image. `model_root` is the node's.
+/// The edge pod. `server` null: the model names an image. `roots` are the node's.
 codec::Json make_edge_pod(const api::InferenceModel& model, const std::string& node,
-                          const hosting::ServerEntry* server, const std::string& model_root,
+                          const hosting::ServerEntry* server, const ServerDirectories& roots,
                           const hosting::Options& options);
 /// `server` null: the model names an image.
 codec::Json make_deployment(const api::InferenceModel& model, const hosting::ServerEntry* server,

@@ -39,6 +39,7 @@ struct Finding {
   std::string url, serving_version, node;
   std::int64_t replicas = 0, ready_replicas = 0;
   std::vector<std::string> cached_versions;
+  std::optional<api::SampleReport> samples;
 };
 
 // The problem of an ended pod in the edge layer, where the operator replaces the pod.
@@ -243,6 +244,7 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
         found.cached_versions.push_back(version.version);
     }
   }
+  if (report != nullptr && model.spec.samples) found.samples = report->samples;
   found.failure = target_failure(view);
 
   const bool on_node = !found.node.empty();
@@ -512,6 +514,7 @@ InferenceModelStatus observe(const InferenceModel& asked, const Plan& plan, cons
   status.selector = std::string(hosting::kModelLabel) + "=" + model.metadata.name;
   status.cached_versions = std::move(found.cached_versions);
   status.trial = observe_trial(model, world, options);
+  status.samples = std::move(found.samples);
 
   if (model.spec.from_image()) return status;
   status.model_status.active = found.serving_version;

@@ -113,10 +113,10 @@ bool answers(const api::Node* node) {
 }
 
 void add_edge_pod(const InferenceModel& model, const World& world,
-                  const hosting::ServerEntry* server, const std::string& model_root,
+                  const hosting::ServerEntry* server, const ServerDirectories& roots,
                   const hosting::Options& options, Plan& plan) {
   const std::string& node = plan.placement.node;
-  Json wanted = make_edge_pod(model, node, server, model_root, options);
+  Json wanted = make_edge_pod(model, node, server, roots, options);
   annotate(model, node, server, wanted);
   if (const api::Pod* pod = edge_pod(model, world.pods)) {
     if (auto unchanged = unchanged_pod_of(model, node, *pod, server, wanted,
@@ -162,7 +162,7 @@ void plan_edge(const InferenceModel& model, const World& world, const hosting::O
     return;
   }
   if (model.spec.from_image()) {
-    add_edge_pod(model, world, nullptr, "", options, plan);
+    add_edge_pod(model, world, nullptr, {}, options, plan);
     return;
   }
   const api::Pod* pod = edge_pod(model, world.pods);
@@ -176,7 +176,8 @@ void plan_edge(const InferenceModel& model, const World& world, const hosting::O
   }
   if (!model_is_exposed(model, world, pod)) return;
   add_edge_pod(model, world, &options.servers.at(model.spec.framework_type),
-               world.edge_node->status.model_root, options, plan);
+               {world.edge_node->status.model_root, world.edge_node->status.sample_root}, options,
+               plan);
 }
 
 }  // namespace
@@ -309,6 +310,7 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
       hosting::versions_to_hold(work.key, hosting::archives_of(model, keys), spec.target_version,
                                 node, spec.trial ? spec.trial->version : "");
   work.target = spec.target_version;
+  if (spec.samples) work.samples = api::samples_file(*spec.samples);
   // A pod that stays keeps the layout that it was made for.
   const bool on_this_node =
       pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name;

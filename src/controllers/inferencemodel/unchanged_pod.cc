@@ -30,6 +30,7 @@ Json request_of(const InferenceModel& model, const std::string& node) {
   for (const auto& [name, value] : hosting::requested_settings(spec).as_object())
     request.set(name, value);
   if (!spec.edge_network.empty()) request.set("edgeNetwork", spec.edge_network);
+  if (spec.samples) request.set("samples", true);
   if (Json security = requested_security(model); !security.is_null())
     request.set("security", std::move(security));
   return request;

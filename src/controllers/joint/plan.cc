@@ -138,6 +138,7 @@ api::InferenceModel as_served(const JointInferenceService& service, const Tier& 
   model.spec.framework_type = "onnx";
   model.spec.serving_port = port;
   model.spec.security = service.spec.security;
+  model.spec.samples = service.spec.samples;
   return model;
 }
 
@@ -153,22 +154,26 @@ workers::Worker first_worker(const JointInferenceService& service, const std::ve
   } else {
     worker.serving_port = port_of(service, worker, first_nodes(tier, world), world);
     const api::InferenceModel model = as_served(service, tier, worker.serving_port);
-    worker.server_spec =
-        [model, network = options.edge_network,
-         server = hosting::varda_serve(options.serve_image)](const std::string& directory) {
-          api::Pod pod;
-          pod.spec = inferencemodel::edge_server(model, &server, network, directory);
-          std::vector<std::string>& args = pod.spec.containers.front().args;
-          for (std::string& argument : inferencemodel::tier_arguments(model.spec.security))
-            args.push_back(std::move(argument));
-          return pod.to_json()["spec"];
-        };
+    worker.server_spec = [model, network = options.edge_network,
+                          server = hosting::varda_serve(options.serve_image)](
+                             const std::string& directory, const std::string& samples) {
+      api::Pod pod;
+      pod.spec = inferencemodel::edge_server(model, &server, network, {directory, samples});
+      std::vector<std::string>& args = pod.spec.containers.front().args;
+      for (std::string& argument : inferencemodel::tier_arguments(model.spec.security))
+        args.push_back(std::move(argument));
+      return pod.to_json()["spec"];
+    };
     worker.request =
         Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
     if (Json security = inferencemodel::requested_security(model); !security.is_null())
       worker.request.set("security", std::move(security));
     for (const auto& [name, value] : hosting::requested_settings(model.spec).as_object())
       worker.request.set(name, value);
+    if (service.spec.samples) {
+      worker.request.set("samples", true);
+      worker.samples = api::samples_file(*service.spec.samples, tier.policy);
+    }
     worker.joint = joint_file_of(service, tiers);
   }
   workers::ModelResolution model = workers::resolve_model(

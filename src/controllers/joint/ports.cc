@@ -97,7 +97,7 @@ std::vector<PortClaim> claims_of(const JointInferenceService& service,
   if (tiers.size() < 2) return {};
   workers::Worker worker = placed_worker(tiers.front());
   if (worker.pods == workers::Worker::Pods::kServer && port != 0) {
-    worker.server_spec = [port](const std::string& /*directory*/) {
+    worker.server_spec = [port](const std::string& /*directory*/, const std::string& /*samples*/) {
       const Json ports = Json::array({Json::object({{"containerPort", port}})});
       return Json::object(
           {{"hostNetwork", true}, {"containers", Json::array({Json::object({{"ports", ports}})})}});

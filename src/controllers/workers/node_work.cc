@@ -142,6 +142,7 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker,
   }
   if (!server) return work;
   work.joint = worker.joint;
+  work.samples = worker.samples;
   for (const PodPtr& pod : pods) {
     if (pod->metadata.deleting() || pod->spec.node_name != node.metadata.name ||
         pod->status.pod_ip.empty())

@@ -172,7 +172,7 @@ std::vector<hosting::PortClaim> claims_of(const Job& job, const Worker& worker,
   const bool users = worker.pods == Worker::Pods::kUsers;
   if (worker.replicas == 0 || (!users && !worker.server_spec)) return claims;
   const std::vector<hosting::HostPort> ports =
-      hosting::host_ports(users ? worker.pod_spec : worker.server_spec(""));
+      hosting::host_ports(users ? worker.pod_spec : worker.server_spec("", ""));
   if (ports.empty()) return claims;
   for (const std::string& node : nodes_of(worker, nodes).names) {
     for (const hosting::HostPort& port : ports) claim(node, port, false);

@@ -507,8 +507,11 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place,
   MadePod out;
   const bool edge = worker.layer == Worker::Layer::kEdge;
   if (worker.pods == Worker::Pods::kServer) {
-    out.spec =
-        worker.server_spec(place.agent == nullptr ? "" : directory_on(job, worker, *place.agent));
+    out.spec = worker.server_spec(
+        place.agent == nullptr ? "" : directory_on(job, worker, *place.agent),
+        place.agent == nullptr || place.agent->status.sample_root.empty()
+            ? ""
+            : place.agent->status.sample_root + "/" + worker_model_key(job, worker));
     place_on_edge(out.spec, place);
   } else {
     out.spec = users_spec(job, worker, place, fetch);

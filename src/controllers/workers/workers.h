@@ -118,11 +118,13 @@ struct Worker {
   std::optional<api::WorkerAutoscaling> autoscaling;
 
   // For kServer.
-  /// Builds the PodSpec for the model's directory on a node.
-  std::function<Json(const std::string& directory)> server_spec;
+  /// Builds the PodSpec for the model's directory on a node, and the directory of kept samples
+  /// ("": the node keeps none).
+  std::function<Json(const std::string& directory, const std::string& samples)> server_spec;
   Json request;                   // an object; a change of it, or of the node, replaces the pod
   std::int64_t serving_port = 0;  // the pod's port
   Json joint;                     // for EdgeNode.spec.models; null: none
+  Json samples;                   // likewise
 
   std::optional<ResolvedModel> model;  // absent: unresolved; running pods stay, no pod is created
 };

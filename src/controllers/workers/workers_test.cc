@@ -70,7 +70,7 @@ Workers workers_of(const Json& job, const Case& test) {
       worker.serving_port = 8080;
       worker.request = Json::object({{"port", 8080}});
       worker.joint = Json::object({{"version", 1}});
-      worker.server_spec = [](const std::string& directory) {
+      worker.server_spec = [](const std::string& directory, const std::string& /*samples*/) {
         return codec::parse_yaml(
                    "{hostNetwork: true, containers: [{name: server, image: varda-serve, ports: "
                    "[{containerPort: 8080}]}], "

@@ -1,4 +1,5 @@
-// imagefolder: one folder per class, with images below.
+// imagefolder: one folder per class, with images below. An image may also be an array in a .npy
+// file: the input of a model, as kept by a model server.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -10,8 +11,9 @@
 namespace varda::dataset {
 namespace {
 
-constexpr std::array<std::string_view, 11> kExtensions = {
-    ".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"};
+constexpr std::array<std::string_view, 12> kExtensions = {".jpg", ".jpeg", ".png", ".bmp",
+                                                          ".gif", ".webp", ".tif", ".tiff",
+                                                          ".ppm", ".pgm",  ".pbm", ".npy"};
 
 bool is_image(std::string_view name) {
   return std::any_of(kExtensions.begin(), kExtensions.end(),

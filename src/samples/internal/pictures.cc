@@ -118,7 +118,7 @@ class Pictures::Reader final : public SampleReader {
   Status read(const Place& at, Batch& out) override {
     TRY(const Item item, pictures_.item(at.index));
     TRY(codec::Image image, pictures_.image(item));
-    pictures_.input_.write(std::move(image), at.augment, at.seed, at.index, out.input, at.row);
+    pictures_.input_->write(std::move(image), at.augment, at.seed, at.index, out.input, at.row);
     const std::string_view label = item.label;
     return pictures_.labels_.append({&label, 1}, out);
   }

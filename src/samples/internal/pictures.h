@@ -28,7 +28,8 @@ Result<codec::Image> cropped(const codec::Image& image, const Box& box);
 /// The format gives the place of each image, and the text of its label.
 class Pictures : public Readable {
  public:
-  Pictures(os::ReadableTree& tree, Labels labels, PictureInput input)
+  /// Without an input, no sample is read as a picture.
+  Pictures(os::ReadableTree& tree, Labels labels, std::optional<PictureInput> input)
       : Readable(std::move(labels)), tree_(tree), input_(std::move(input)) {}
 
   Result<std::string> picture(std::size_t index) const override;
@@ -44,19 +45,19 @@ class Pictures : public Readable {
   };
   /// An error lacks the place of the sample.
   virtual Result<Item> item(std::size_t index) const = 0;
+  bool has_pictures() const override { return true; }
+  Result<tensor::Tensor> allocate(std::size_t count) const override {
+    return input_->allocate(count);
+  }
+  std::unique_ptr<SampleReader> reader() const override;
 
   os::ReadableTree& tree_;
 
  private:
   class Reader;
-  bool has_pictures() const override { return true; }
-  Result<tensor::Tensor> allocate(std::size_t count) const override {
-    return input_.allocate(count);
-  }
-  std::unique_ptr<SampleReader> reader() const override;
   Result<codec::Image> image(const Item& item) const;
 
-  const PictureInput input_;
+  const std::optional<PictureInput> input_;
 };
 
 }  // namespace varda::samples::internal

@@ -73,6 +73,7 @@ class TieredRequest final : public TimerCallback,
                 const oip::Limits& limits)
       : tiers_(runtime),
         plan_(std::move(start.plan)),
+        sampling_(std::move(start.samples)),
         version_(std::move(start.version)),
         call_(std::move(start.call)),
         limits_(limits),
@@ -174,10 +175,12 @@ class TieredRequest final : public TimerCallback,
   void answer(std::uint8_t tier);
   void fail(Reason reason);
   void count() REQUIRES(mutex_);
+  std::optional<sampling::Answered> to_be_kept() const REQUIRES(mutex_);
   net::Responder take_responder() REQUIRES(mutex_);
 
   TierRuntime& tiers_;
   const std::shared_ptr<const Plan> plan_;
+  const std::shared_ptr<const sampling::Plan> sampling_;  // null: the request is not kept
   const Result<std::shared_ptr<ModelVersion>> version_;
   const InferCall call_;
   const oip::Limits limits_;
@@ -211,7 +214,8 @@ class TieredRequest::Run final : public Job {
     ModelVersion& version = **request_->version_;
     VersionStats& stats = version.stats();
     stats.queue_us.add(microseconds(system_clock().now() - queued_at_));
-    auto inferred = infer(version, request_->call_, reads(), request_->limits_);
+    std::vector<std::string> both;
+    auto inferred = infer(version, request_->call_, reads(both), request_->limits_);
     (inferred.ok() ? stats.success : stats.failure).add();
     const Step next = request_->ran(id_, std::move(inferred));
     stats.request_us.add(microseconds(system_clock().now() - queued_at_));
@@ -219,9 +223,18 @@ class TieredRequest::Run final : public Job {
   }
 
  private:
-  std::span<const std::string> reads() const {
+  // `both` holds the list if the tiers' policy and the samples read different outputs.
+  std::span<const std::string> reads(std::vector<std::string>& both) const {
     const auto& policy = request_->plan_->policy;
-    return policy ? std::span<const std::string>(policy->reads()) : std::span<const std::string>();
+    const auto& samples = request_->sampling_;
+    if (samples == nullptr || (policy && policy->reads() == samples->reads))
+      return policy ? std::span<const std::string>(policy->reads())
+                    : std::span<const std::string>();
+    if (!policy) return samples->reads;
+    both = policy->reads();
+    for (const std::string& name : samples->reads)
+      if (std::find(both.begin(), both.end(), name) == both.end()) both.push_back(name);
+    return both;
   }
 
   const std::shared_ptr<TieredRequest> request_;
@@ -441,6 +454,7 @@ void TieredRequest::answer(std::uint8_t tier) {
   mutex_.lock();
   if (!respond_) return mutex_.unlock();
   count();
+  std::optional<sampling::Answered> kept = to_be_kept();
   net::Responder respond = take_responder();
   // The reported version is the first tier's, whichever tier answers; without a local version it is
   // the answering tier's.
@@ -449,8 +463,9 @@ void TieredRequest::answer(std::uint8_t tier) {
     Json reported = parameters(tier, own, nullptr);
     Inferred inferred = std::move(*inferred_);
     mutex_.unlock();
-    return respond(
-        infer_response(plan_->model->name(), own, std::move(inferred), std::move(reported)));
+    respond(infer_response(plan_->model->name(), own, std::move(inferred), std::move(reported)));
+    if (kept) sampling::note_answer(sampling_, std::move(*kept));
+    return;
   }
   oip::Envelope envelope = std::move(*answers_[tier]);
   const Json reported = parameters(tier, envelope.model_version, envelope.parameters);
@@ -465,6 +480,17 @@ void TieredRequest::answer(std::uint8_t tier) {
   if (message.json_length)
     response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));
   respond(std::move(response));
+  if (kept) sampling::note_answer(sampling_, std::move(*kept));
+}
+
+// Copies, because the answer takes the originals. Tensors and bodies are shared.
+std::optional<sampling::Answered> TieredRequest::to_be_kept() const {
+  if (sampling_ == nullptr) return std::nullopt;
+  sampling::Answered out{call_, {}, {}};
+  if (inferred_) out.outputs = sampling::all_outputs(*inferred_);
+  for (std::size_t tier = 1; tier < answers_.size(); ++tier)
+    if (answers_[tier]) out.later.push_back({plan_->route->tiers[tier].name, *answers_[tier]});
+  return out;
 }
 
 void TieredRequest::fail(Reason reason) {
@@ -474,6 +500,7 @@ void TieredRequest::fail(Reason reason) {
   net::Responder respond = take_responder();
   const Error error = error_.value_or(no_answer(reason));
   mutex_.unlock();
+  if (sampling_ != nullptr) sampling::note_failure(*sampling_, error.code());
   respond(error_response(error));
 }
 

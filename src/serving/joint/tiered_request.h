@@ -11,11 +11,13 @@
 #include "serving/inference.h"
 #include "serving/joint/model.h"
 #include "serving/joint/tier_runtime.h"
+#include "serving/sampling/model.h"
 
 namespace varda::serving::joint {
 
 struct Start {
   std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const sampling::Plan> samples;  // null: the request is not kept
   Result<std::shared_ptr<ModelVersion>> version;  // bound by the plan, or why missing
   InferCall call;
 };

@@ -129,7 +129,8 @@ class Joint : public ::testing::Test {
     repository_ = Repository::open({.directory = models_.path(),
                                     .defaults = {.instances = 2},
                                     .check_interval = std::chrono::hours(1),
-                                    .joint = tiers_.get()},
+                                    .joint = tiers_.get(),
+                                    .samples = keeper_.get()},
                                    os::real_file_system(), engines_, registry_)
                       .value();
     handler_ = make_handler({*repository_, registry_, draining_, "varda-serve", {}, tiers_.get()});
@@ -230,6 +231,7 @@ class Joint : public ::testing::Test {
   net::HttpClient* upstream_ = http_.get();
   const std::unique_ptr<Rng> rng_ = seeded_rng(7);
   std::unique_ptr<joint::TierRuntime> tiers_;
+  std::unique_ptr<sampling::Keeper> keeper_;  // null: no samples are kept
   std::unique_ptr<Repository> repository_;
   net::Handler handler_;
 };

@@ -58,6 +58,12 @@ void ModelDirectory::trial_file(const std::string& model, const std::string& tex
   std::filesystem::rename(path_ / model / ".new-trial", path_ / model / "trial.json");
 }
 
+void ModelDirectory::samples_file(const std::string& model, const std::string& text) {
+  std::filesystem::create_directories(path_ / model);
+  write(path_ / model / ".new-samples", text);
+  std::filesystem::rename(path_ / model / ".new-samples", path_ / model / "samples.json");
+}
+
 void ModelDirectory::remove(const std::string& below) {
   std::filesystem::remove_all(path_ / below);
 }

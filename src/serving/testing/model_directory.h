@@ -26,6 +26,8 @@ class ModelDirectory {
   void joint_file(const std::string& model, const std::string& text);
   /// Writes MODEL/trial.json.
   void trial_file(const std::string& model, const std::string& text);
+  /// Replaces MODEL/samples.json by rename.
+  void samples_file(const std::string& model, const std::string& text);
   void remove(const std::string& below);
   /// A file beside the repository, for hold_load and hold_run of the echo engine. The engine waits
   /// until release().
