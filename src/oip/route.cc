@@ -40,6 +40,8 @@ std::optional<Route> model_route(const std::vector<std::string_view>& parts) {
     route.call = Call::kModelInfer;
   } else if (parts[at] == "joint" && route.version.empty()) {
     route.call = Call::kModelJoint;
+  } else if (parts[at] == "trial" && route.version.empty()) {
+    route.call = Call::kModelTrial;
   } else {
     return std::nullopt;
   }

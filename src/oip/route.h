@@ -18,6 +18,7 @@ enum class Call {
   kModelInfer,       // POST /v2/models/M[/versions/V]/infer
   kRepositoryIndex,  // POST /v2/repository/index
   kModelJoint,       // GET  /v2/models/M/joint: our extension, state of the tiers
+  kModelTrial,       // GET  /v2/models/M/trial: our extension, the version on trial
 };
 
 struct Route {

@@ -19,6 +19,7 @@ TEST(Route, EveryPathOfTheProtocolIsRecognized) {
   EXPECT_EQ(route("GET", "/v2/models/digits/ready").call, Call::kModelReady);
   EXPECT_EQ(route("POST", "/v2/repository/index").call, Call::kRepositoryIndex);
   EXPECT_EQ(route("GET", "/v2/models/digits/joint").call, Call::kModelJoint);
+  EXPECT_EQ(route("GET", "/v2/models/digits/trial").call, Call::kModelTrial);
   const Route infer = route("POST", "/v2/models/a%20b/versions/1.2/infer");
   EXPECT_EQ(infer.call, Call::kModelInfer);
   EXPECT_EQ(infer.model, "a b");

@@ -82,6 +82,23 @@ Status Executor::submit(std::unique_ptr<Job>& job) {
   return {};
 }
 
+bool Executor::run_here(Job& job) {
+  {
+    MutexLock lock(mutex_);
+    if (running_ >= options_.instances || !queue_.empty()) return false;
+    ++running_;
+  }
+  run_contained(job);
+  bool wake = false;
+  {
+    MutexLock lock(mutex_);
+    --running_;
+    wake = !queue_.empty();
+  }
+  if (wake) changed_.notify_one();
+  return true;
+}
+
 std::unique_ptr<Job> Executor::withdraw(std::uint64_t place) {
   MutexLock lock(mutex_);
   const auto found =

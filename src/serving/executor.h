@@ -48,6 +48,9 @@ class Executor {
   /// Runs the job now or later. kExhausted: the queue is full; the job is unchanged and stays with
   /// the caller.
   Status submit(std::unique_ptr<Job>& job);
+  /// Runs the job on the calling thread, however long it takes, if an instance is free. False: the
+  /// job did not run. The duration does not count as one of a usual job.
+  bool run_here(Job& job);
   /// Removes a queued job and frees its place. Null: the job runs, or has run.
   std::unique_ptr<Job> withdraw(std::uint64_t place);
 

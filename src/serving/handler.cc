@@ -32,12 +32,24 @@ double microseconds(Duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
+// The part of a request in the trial of a model.
+struct TrialPart {
+  enum class Role {
+    kServing,   // the serving version answers
+    kOnTrial,   // the version on trial answers
+    kFallback,  // the version on trial has failed; the serving version answers
+  };
+  std::shared_ptr<trial::Trial> trial;  // null: none
+  Role role = Role::kServing;
+};
+
 // One inference request, from its bytes to its answer.
 class InferJob final : public Job {
  public:
-  InferJob(std::shared_ptr<ModelVersion> version, InferCall call, Responder responder,
-           const oip::Limits& limits)
+  InferJob(std::shared_ptr<ModelVersion> version, TrialPart part, InferCall call,
+           Responder responder, const oip::Limits& limits)
       : version_(std::move(version)),
+        part_(std::move(part)),
         call_(std::move(call)),
         responder_(std::move(responder)),
         limits_(limits) {}
@@ -45,6 +57,8 @@ class InferJob final : public Job {
   std::size_t bytes() const override { return call_.bytes(); }
 
   void waits(std::uint64_t place) override {
+    // The handler's call, which alone may register a callback, may have ended.
+    if (part_.role == TrialPart::Role::kFallback) return;
     // Weak: the connection's callback must not keep a replaced version alive.
     responder_.on_disconnect([weak_version = std::weak_ptr<ModelVersion>(version_), place] {
       const std::shared_ptr<ModelVersion> version = weak_version.lock();
@@ -55,21 +69,69 @@ class InferJob final : public Job {
 
   void run() override {
     VersionStats& stats = version_->stats();
-    stats.queue_us.add(microseconds(system_clock().now() - call_.arrived));
+    const SteadyTime start = system_clock().now();
+    stats.queue_us.add(microseconds(start - call_.arrived));
     auto inferred = infer(*version_, call_, {}, limits_);
-    (inferred.ok() ? stats.success : stats.failure).add();
+    const Duration took = system_clock().now() - start;
+    const bool ran = inferred.ok();
+    std::vector<tensor::Named> outputs;
+    if (ran) outputs = inferred->outputs;  // copies share the bytes
     Response response = respond_with(std::move(inferred));
+    if (part_.role == TrialPart::Role::kOnTrial && response.status != 200) {
+      version_->live().failed();
+      return fall_back();
+    }
+    (ran ? stats.success : stats.failure).add();
     stats.request_us.add(microseconds(system_clock().now() - call_.arrived));
+    const bool answered = response.status == 200;
     responder_(std::move(response));
+    count(answered, took, std::move(outputs));
   }
 
   /// Answers without running the model.
   void refuse(const Error& error) {
+    if (part_.role == TrialPart::Role::kOnTrial) return fall_back();
     version_->stats().failure.add();
     responder_(error_response(error));
+    version_->live().failed();
+    if (part_.trial != nullptr && part_.role == TrialPart::Role::kServing)
+      part_.trial->serving_failed();
   }
 
  private:
+  // Hands the request to the serving version.
+  void fall_back() {
+    const std::shared_ptr<ModelVersion> serving = part_.trial->serving();
+    InferCall call = call_;
+    // The time that the version on trial took is no reason to refuse.
+    call.arrived = system_clock().now();
+    std::unique_ptr<Job> job =
+        std::make_unique<InferJob>(serving, TrialPart{part_.trial, TrialPart::Role::kFallback},
+                                   std::move(call), std::move(responder_), limits_);
+    if (const auto status = serving->executor().submit(job); !status.ok()) {
+      static_cast<InferJob&>(*job).refuse(
+          Error(status.error()).context("model \"" + serving->model() + "\""));
+    }
+  }
+
+  // After the answer, so that counts delay nothing.
+  void count(bool answered, Duration took, std::vector<tensor::Named> outputs) {
+    trial::LiveCounts& live = version_->live();
+    answered ? live.answered(took, outputs) : live.failed();
+    if (part_.trial == nullptr) return;
+    trial::Trial& trial = *part_.trial;
+    if (part_.role == TrialPart::Role::kOnTrial) return trial.answered(took, outputs);
+    if (part_.role == TrialPart::Role::kFallback) {
+      // A request that both versions fail says nothing about the version on trial.
+      if (!answered) return;
+      trial.failed();
+    }
+    if (!answered) return trial.serving_failed();
+    trial.serving_answered(took, outputs);
+    if (trial.mode() == trial::Mode::kShadow)
+      trial.runner().offer(part_.trial, call_, std::move(outputs), limits_);
+  }
+
   Response respond_with(Result<Inferred> inferred) const {
     if (!inferred.ok()) return error_response(inferred.error());
     try {
@@ -80,6 +142,7 @@ class InferJob final : public Job {
   }
 
   const std::shared_ptr<ModelVersion> version_;
+  const TrialPart part_;
   const InferCall call_;
   Responder responder_;
   const oip::Limits limits_;
@@ -162,6 +225,11 @@ class ModelServer {
         return reported.ok() ? json(200, codec::write_json(*reported))
                              : error_response(reported.error());
       }
+      case oip::Call::kModelTrial: {
+        const auto reported = service_.repository.describe_trial(route.model);
+        return reported.ok() ? json(200, codec::write_json(*reported))
+                             : error_response(reported.error());
+      }
       case oip::Call::kModelInfer:
         break;
     }
@@ -210,29 +278,36 @@ class ModelServer {
   }
 
   void infer(const oip::Route& route, Request request, Responder respond) const {
-    if (service_.joint != nullptr && route.version.empty()) {
+    if (route.version.empty()) {
       Repository::Serving serving = service_.repository.serving(route.model);
-      if (serving.plan != nullptr) {
+      if (service_.joint != nullptr && serving.plan != nullptr) {
         return joint::begin(*service_.joint,
                             {std::move(serving.plan), std::move(serving.version),
                              InferCall::of(std::move(request), system_clock().now())},
                             std::move(respond), service_.limits);
       }
-      return infer(std::move(serving.version), std::move(request), std::move(respond));
+      TrialPart part{std::move(serving.trial)};
+      if (part.trial != nullptr && part.trial->mode() == trial::Mode::kCanary &&
+          part.trial->takes_next()) {
+        part.role = TrialPart::Role::kOnTrial;
+        serving.version = part.trial->version();
+      }
+      return infer(std::move(serving.version), std::move(part), std::move(request),
+                   std::move(respond));
     }
-    infer(service_.repository.find(route.model, route.version), std::move(request),
+    infer(service_.repository.find(route.model, route.version), {}, std::move(request),
           std::move(respond));
   }
 
-  void infer(Result<std::shared_ptr<ModelVersion>> version, Request request,
+  void infer(Result<std::shared_ptr<ModelVersion>> version, TrialPart part, Request request,
              Responder respond) const {
     if (!version.ok()) return respond(error_response(version.error()));
     // Keeps the executor's owner alive: the job, with the last reference to the owner, may end
     // before submit() returns.
     const std::shared_ptr<ModelVersion> pinned = *version;
-    std::unique_ptr<Job> job =
-        std::make_unique<InferJob>(pinned, InferCall::of(std::move(request), system_clock().now()),
-                                   std::move(respond), service_.limits);
+    std::unique_ptr<Job> job = std::make_unique<InferJob>(
+        pinned, std::move(part), InferCall::of(std::move(request), system_clock().now()),
+        std::move(respond), service_.limits);
     if (const auto status = pinned->executor().submit(job); !status.ok()) {
       static_cast<InferJob&>(*job).refuse(
           Error(status.error()).context("model \"" + pinned->model() + "\""));

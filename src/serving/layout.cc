@@ -12,6 +12,8 @@ constexpr std::size_t kVersionBytesMax = 63;
 constexpr std::string_view kLastGood = ".last-good";
 constexpr std::string_view kJointFile = "joint.json";
 constexpr std::uint64_t kJointFileBytesMax = 1 << 20;
+constexpr std::string_view kTrialFile = "trial.json";
+constexpr std::uint64_t kTrialFileBytesMax = 64 << 10;
 
 bool digits(std::string_view text) {
   return !text.empty() &&
@@ -65,6 +67,25 @@ std::optional<std::string> read_joint_file(os::FileSystem& fs, const std::filesy
   auto text = read_text(fs, model / kJointFile, kJointFileBytesMax);
   if (text.ok()) return std::move(text).value();
   return text.error().code() == Code::kNotFound ? std::nullopt : std::optional<std::string>("");
+}
+
+std::optional<WantedTrial> read_trial(os::FileSystem& fs, const std::filesystem::path& model) {
+  const auto text = read_text(fs, model / kTrialFile, kTrialFileBytesMax);
+  if (!text.ok() && text.error().code() == Code::kNotFound) return std::nullopt;
+  WantedTrial out;
+  auto file = text.ok() ? trial::parse_file(*text) : Result<trial::File>(text.error());
+  if (file.ok()) out.file = std::move(file).value();
+  if (!file.ok() || !is_version(out.file.version)) {
+    out.reason = "Invalid";
+    out.problem = file.ok() ? "trial.json: version must be up to 63 of A-Z a-z 0-9 . _ -"
+                            : file.error().message();
+  } else if (!is_directory(fs, model / out.file.version)) {
+    out.reason = "VersionMissing";
+    out.problem = "trial.json names version " + out.file.version + ", which does not exist";
+  } else {
+    out.fingerprint = fingerprint(fs, model / out.file.version);
+  }
+  return out;
 }
 
 Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
@@ -134,6 +155,7 @@ Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs,
     out[name] =
         wanted.ok() ? std::move(wanted).value() : Wanted{.problem = wanted.error().message()};
     out[name].joint = read_joint_file(fs, repository / name);
+    out[name].trial = read_trial(fs, repository / name);
   }
   return out;
 }

@@ -7,6 +7,8 @@
 //                          probe, and serves from the start while another version is probed
 //   DIR/MODEL/joint.json optional: the model is the first tier of several (serving/joint);
 //                          replaced by rename
+//   DIR/MODEL/trial.json   optional: a second version that answers beside the served one
+//                          (serving/trial); replaced by rename
 //
 // Without `target` the newest version is served. Numbers compare as numbers and rank above names;
 // names compare by character. Names that begin with '.' are unfinished work and are ignored.
@@ -21,8 +23,18 @@
 
 #include "base/result.h"
 #include "os/file_system.h"
+#include "serving/trial/file.h"
 
 namespace varda::serving {
+
+/// Content of trial.json.
+struct WantedTrial {
+  trial::File file;
+  std::string fingerprint;  // identifies the files of the version
+  std::string reason;       // one word, with `problem`
+  std::string problem;      // why there is no trial, or ""
+  friend bool operator==(const WantedTrial&, const WantedTrial&) = default;
+};
 
 /// Content of one model's directory.
 struct Wanted {
@@ -32,6 +44,7 @@ struct Wanted {
   std::string last_good_fingerprint;
   bool last_good_unchanged = false;  // the files are the ones that served
   std::optional<std::string> joint;  // content of joint.json, "" if unreadable
+  std::optional<WantedTrial> trial;  // as trial.json asks
   std::string problem;               // why `version` cannot be served, or ""
   friend bool operator==(const Wanted&, const Wanted&) = default;
 };

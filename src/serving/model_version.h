@@ -15,6 +15,7 @@
 #include "serving/config.h"
 #include "serving/executor.h"
 #include "serving/stats.h"
+#include "serving/trial/live_counts.h"
 #include "transform/pipeline.h"
 
 namespace varda::serving {
@@ -49,6 +50,8 @@ class ModelVersion {
   const ModelConfig& config() const { return config_; }
   Executor& executor() { return executor_; }
   VersionStats& stats() { return stats_; }
+  /// Counts of the answers since the load.
+  trial::LiveCounts& live() { return live_; }
 
   /// Runs the model on the calling thread, with the steps that model.yaml declares before and
   /// after. Inputs are those of metadata(), or the model's own inputs in place of the images.
@@ -71,6 +74,7 @@ class ModelVersion {
   const ModelConfig config_;
   oip::ModelMetadata metadata_;
   VersionStats stats_;
+  trial::LiveCounts live_;
   std::optional<transform::Pipeline> pipeline_;  // set if model.yaml declares steps
   std::vector<std::unique_ptr<infer::Model>>
       models_;  // several if the engine limits the runs of each

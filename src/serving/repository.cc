@@ -6,7 +6,23 @@
 #include "base/log.h"
 
 namespace varda::serving {
+namespace {
+
+// No name of a directory has a slash.
+constexpr std::string_view kTrialSuffix = "/trial";
+
+// Engines hold a file and its prepared weights at the same time.
+constexpr std::uint64_t kMemoryFactor = 2;
+
+bool same_files(const std::shared_ptr<ModelVersion>& version, const std::string& fingerprint,
+                const std::string& wanted, const std::string& wanted_fingerprint) {
+  return version != nullptr && version->version() == wanted && fingerprint == wanted_fingerprint;
+}
+
+}  // namespace
+
 struct Repository::Load {
+  std::string model;
   Candidate candidate;
   std::unique_ptr<ModelVersion> loaded;  // null: see `failure`
   LoadFailure failure;
@@ -71,6 +87,7 @@ Repository::~Repository() {
   thread_.request_stop();
   watch_.wake();
   if (thread_.joinable()) thread_.join();
+  shadows_.stop();
   {
     MutexLock lock(mutex_);
     entries_.clear();
@@ -95,10 +112,15 @@ bool Repository::release(std::chrono::milliseconds patience) {
   thread_.request_stop();
   watch_.wake();
   if (thread_.joinable()) thread_.join();
+  shadows_.stop();
   std::vector<std::shared_ptr<ModelVersion>> dropped;
   {
     MutexLock lock(mutex_);
-    for (auto& [name, entry] : entries_) dropped.push_back(std::move(entry.active));
+    for (auto& [name, entry] : entries_) {
+      entry.trial.reset();
+      dropped.push_back(std::move(entry.second));
+      dropped.push_back(std::move(entry.active));
+    }
     entries_.clear();
   }
   dropped.clear();
@@ -124,7 +146,8 @@ Result<std::shared_ptr<ModelVersion>> Repository::find(std::string_view model,
 Repository::Serving Repository::serving(std::string_view model) const {
   MutexLock lock(mutex_);
   const auto it = entries_.find(model);
-  return {find_locked(model, ""), it != entries_.end() ? it->second.plan : nullptr};
+  if (it == entries_.end()) return {find_locked(model, ""), nullptr, nullptr};
+  return {find_locked(model, ""), it->second.plan, it->second.trial};
 }
 
 Result<codec::Json> Repository::describe_tiers(std::string_view model) const {
@@ -153,6 +176,7 @@ Result<std::shared_ptr<ModelVersion>> Repository::find_locked(std::string_view m
   const Entry& entry = it->second;
   if (entry.active != nullptr) {
     if (version.empty() || version == entry.active->version()) return entry.active;
+    if (entry.second != nullptr && version == entry.second->version()) return entry.second;
     return Error(Code::kNotFound, "version " + std::string(version) + " of model \"" +
                                       std::string(model) + "\" is not loaded; " +
                                       entry.active->version() + " is");
@@ -217,6 +241,8 @@ bool Repository::serves_wanted(const Entry& entry) const {
 std::optional<Repository::Candidate> Repository::next_load(const Entry& entry) const {
   const Wanted& wanted = entry.wanted;
   if (!entry.loading.empty() || serves_wanted(entry)) return std::nullopt;
+  // The load for the trial becomes the load of the new target.
+  if (!entry.trial_loading.empty() && entry.trial_loading == wanted.version) return std::nullopt;
   // A server that starts while a new version loads, or has failed, first serves the last good
   // version.
   if (entry.active == nullptr && !wanted.version.empty() && !wanted.last_good.empty() &&
@@ -236,7 +262,7 @@ std::optional<Repository::Candidate> Repository::next_load(const Entry& entry) c
 bool Repository::quiet() const {
   if (!loads_.empty()) return false;
   for (const auto& [name, entry] : entries_) {
-    if (next_load(entry)) return false;
+    if (next_load(entry) || next_trial(entry)) return false;
   }
   return true;
 }
@@ -292,6 +318,7 @@ void Repository::look() {
     if (it->second.active != nullptr) it->second.active->stats().ready.set(0);
     dropped.push_back(std::move(it->second.active));
     if (it->second.joint != nullptr) it->second.joint->forget();
+    dropped.push_back(std::move(it->second.second));
     it = entries_.erase(it);
   }
   for (auto& [name, now] : wanted) {
@@ -302,6 +329,7 @@ void Repository::look() {
       log::info("model unloaded",
                 {{"model", name}, {"version", entry.active->version()}, {"reason", now.problem}});
       entry.active->stats().ready.set(0);
+      entry.trial.reset();
       dropped.push_back(std::move(entry.active));
       if (entry.joint != nullptr) put_in_force(entry, entry.joint->fit_none());
     }
@@ -309,6 +337,7 @@ void Repository::look() {
       follow_tiers(name, entry, now.joint);
     if (entry.wanted.version != now.version) entry.failure.reset();
     entry.wanted = std::move(now);
+    follow_trial(name, entry);
   }
 }
 
@@ -349,7 +378,11 @@ void Repository::collect() {
       ++it;
       continue;
     }
-    apply(it->first, *it->second);
+    if (it->second->candidate.trial) {
+      apply_trial(it->second->model, *it->second);
+    } else {
+      apply(it->second->model, *it->second);
+    }
     finished.push_back(std::move(it->second));  // its thread is about to end
     it = loads_.erase(it);
   }
@@ -384,21 +417,177 @@ void Repository::apply(const std::string& model, Load& load) {
     }
     plan = std::move(fitted).value();
   }
+  activate(model, entry, share(std::move(load.loaded)), candidate.fingerprint);
+  if (entry.joint != nullptr) put_in_force(entry, std::move(plan));
+  if (wanted) entry.failure.reset();
+  follow_trial(model, entry);
+}
+
+// The old version ends here, or with its last running request.
+void Repository::activate(const std::string& model, Entry& entry,
+                          std::shared_ptr<ModelVersion> version, std::string fingerprint) {
   const std::string before = entry.active != nullptr ? entry.active->version() : "";
   if (entry.active != nullptr) {
     entry.active->stats().ready.set(0);
     entry.stats->switches.add();
   }
-  auto shared = share(std::move(load.loaded));
-  shared->stats().ready.set(1);
+  version->stats().ready.set(1);
   log::info("model version serves", {{"model", model},
-                                     {"version", candidate.version},
+                                     {"version", version->version()},
                                      {"before", before},
-                                     {"load_seconds", shared->stats().load_seconds.value()}});
-  entry.active_fingerprint = candidate.fingerprint;
-  entry.active.swap(shared);  // the old version ends here, or with its last running request
-  if (entry.joint != nullptr) put_in_force(entry, std::move(plan));
-  if (wanted) entry.failure.reset();
+                                     {"load_seconds", version->stats().load_seconds.value()}});
+  entry.active_fingerprint = std::move(fingerprint);
+  entry.active.swap(version);
+}
+
+void Repository::apply_trial(const std::string& model, Load& load) {
+  const auto it = entries_.find(model);
+  if (it == entries_.end()) {
+    if (load.loaded != nullptr) retired_->add(std::move(load.loaded));
+    return;
+  }
+  Entry& entry = it->second;
+  const Candidate& candidate = load.candidate;
+  entry.trial_loading.clear();
+  if (load.loaded == nullptr) {
+    entry.stats->load_failures.add();
+    log::warn("version on trial failed to load", {{"model", model},
+                                                  {"version", candidate.version},
+                                                  {"reason", load.failure.code},
+                                                  {"error", load.failure.message}});
+    entry.trial_failure =
+        Failure{candidate.version, candidate.fingerprint, std::move(load.failure), std::nullopt};
+    if (entry.trial_failure->why.retry_after)
+      entry.trial_failure->retry_at = system_clock().now() + *entry.trial_failure->why.retry_after;
+    return;
+  }
+  log::info("version on trial loaded", {{"model", model}, {"version", candidate.version}});
+  entry.trial_failure.reset();
+  entry.second = share(std::move(load.loaded));
+  entry.second_fingerprint = candidate.fingerprint;
+  follow_trial(model, entry);
+}
+
+void Repository::follow_trial(const std::string& model, Entry& entry) {
+  const Wanted& wanted = entry.wanted;
+  // The tiers of a joint.json belong to the outputs of one version.
+  const bool possible = entry.joint == nullptr && !wanted.joint;
+  if (possible && wanted.problem.empty() && !serves_wanted(entry) &&
+      same_files(entry.second, entry.second_fingerprint, wanted.version, wanted.fingerprint)) {
+    if (entry.trial != nullptr) entry.ended_trial = entry.trial->json();
+    entry.trial.reset();
+    activate(model, entry, std::move(entry.second), std::move(entry.second_fingerprint));
+    entry.second.reset();
+    entry.failure.reset();
+  }
+  const bool asked =
+      possible && wanted.trial && wanted.trial->problem.empty() &&
+      (entry.active == nullptr || wanted.trial->file.version != entry.active->version());
+  if (!asked || !same_files(entry.second, entry.second_fingerprint, wanted.trial->file.version,
+                            wanted.trial->fingerprint)) {
+    if (entry.second != nullptr)
+      log::info("trial ended", {{"model", model}, {"version", entry.second->version()}});
+    entry.trial.reset();
+    entry.second.reset();
+  }
+  if (!wanted.trial) {
+    entry.trial_failure.reset();
+    entry.ended_trial = nullptr;
+  }
+  if (entry.second == nullptr || entry.active == nullptr) return entry.trial.reset();
+  const trial::File& file = wanted.trial->file;
+  if (entry.trial != nullptr && entry.trial->serving() == entry.active &&
+      entry.trial->version() == entry.second && entry.trial->mode() == file.mode)
+    return entry.trial->set_share(file.share);
+  entry.trial =
+      std::make_shared<trial::Trial>(file, entry.active, entry.second, registry_, shadows_);
+  entry.ended_trial = nullptr;
+  log::info("trial began", {{"model", model},
+                            {"version", file.version},
+                            {"serving", entry.active->version()},
+                            {"mode", to_string(file.mode)},
+                            {"share", file.share}});
+}
+
+std::optional<Repository::Candidate> Repository::next_trial(const Entry& entry) const {
+  const Wanted& wanted = entry.wanted;
+  if (!wanted.trial || !wanted.trial->problem.empty() || wanted.joint || entry.joint != nullptr ||
+      entry.active == nullptr || !entry.trial_loading.empty())
+    return std::nullopt;
+  const std::string &version = wanted.trial->file.version, &fingerprint = wanted.trial->fingerprint;
+  if (version == wanted.version || version == entry.active->version() ||
+      same_files(entry.second, entry.second_fingerprint, version, fingerprint))
+    return std::nullopt;
+  const auto& failure = entry.trial_failure;
+  const bool failed = failure && failure->version == version && failure->fingerprint == fingerprint;
+  if (failed && !(failure->retry_at && system_clock().now() >= *failure->retry_at))
+    return std::nullopt;
+  Candidate out{version, fingerprint};
+  out.tried = wanted.last_good == version && wanted.last_good_unchanged;
+  out.trial = true;
+  return out;
+}
+
+std::optional<LoadFailure> Repository::lacks_memory(const std::filesystem::path& directory) const {
+  const auto available = options_.available_memory ? options_.available_memory() : std::nullopt;
+  const auto names = fs_.list(directory / ".");
+  if (!available || !names.ok()) return std::nullopt;
+  std::uint64_t bytes = 0;
+  for (const std::string& name : *names) {
+    const auto info = fs_.stat(directory / name);
+    if (info.ok() && info->has_value()) bytes += (*info)->size_bytes;
+  }
+  if (bytes <= *available / kMemoryFactor) return std::nullopt;
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  return LoadFailure{"MemoryShort",
+                     "a second loaded version needs " +
+                         std::to_string(bytes * kMemoryFactor / kMiB + 1) + " MiB, and " +
+                         std::to_string(*available / kMiB) + " MiB are available",
+                     options_.retry_interval};
+}
+
+Result<codec::Json> Repository::describe_trial(std::string_view model) const {
+  using codec::Json;
+  MutexLock lock(mutex_);
+  const auto it = entries_.find(model);
+  if (it == entries_.end())
+    return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
+  const Entry& entry = it->second;
+  const auto& wanted = entry.wanted.trial;
+  Json out = entry.trial != nullptr ? entry.trial->json() : Json::object();
+  const auto set_state = [&](std::string_view state, std::string_view reason,
+                             std::string_view message) {
+    out.set("state", state);
+    if (!reason.empty()) out.set("reason", reason);
+    if (!message.empty()) out.set("message", message);
+  };
+  if (wanted && entry.trial == nullptr) {
+    if (entry.ended_trial.is_object()) out = entry.ended_trial;
+    out.set("version", wanted->file.version);
+    out.set("mode", to_string(wanted->file.mode));
+    if (wanted->file.mode == trial::Mode::kCanary) out.set("share", wanted->file.share);
+  }
+  if (!out.contains("serving") && entry.active != nullptr) {
+    out.set("serving", entry.active->live().json());
+    out["serving"].set("version", entry.active->version());
+  }
+  if (!wanted) return out;
+  const auto& failure = entry.trial_failure;
+  if (!wanted->problem.empty()) {
+    set_state("Failed", wanted->reason, wanted->problem);
+  } else if (entry.joint != nullptr || entry.wanted.joint) {
+    set_state("Failed", "TiersUnsupported", "a model with a joint.json has no trial");
+  } else if (entry.active != nullptr && entry.active->version() == wanted->file.version) {
+    set_state("Ended", "Serves", "the version on trial serves all requests");
+  } else if (entry.trial != nullptr) {
+    set_state("Ready", "", "");
+  } else if (failure && failure->version == wanted->file.version &&
+             failure->fingerprint == wanted->fingerprint && entry.trial_loading.empty()) {
+    set_state("Failed", failure->why.code, failure->why.message);
+  } else {
+    set_state("Loading", "", "");
+  }
+  return out;
 }
 
 void Repository::fail(const std::string& model, Entry& entry, const Load& load, LoadFailure why) {
@@ -425,19 +614,27 @@ void Repository::start_loads() {
     if (loads_.count(name) > 0) continue;
     if (auto candidate = next_load(entry)) start_load(name, entry, std::move(*candidate));
   }
+  for (auto& [name, entry] : entries_) {
+    if (loads_.size() >= options_.loads_max) return;
+    if (loads_.count(name + std::string(kTrialSuffix)) > 0) continue;
+    if (auto candidate = next_trial(entry)) start_load(name, entry, std::move(*candidate));
+  }
 }
 
 void Repository::start_load(const std::string& model, Entry& entry, Candidate candidate) {
   auto load = std::make_unique<Load>();
-  entry.loading = candidate.version;
+  const std::string version = candidate.version;
+  (candidate.trial ? entry.trial_loading : entry.loading) = version;
+  load->model = model;
   load->candidate = std::move(candidate);
-  log::info("loading model version", {{"model", model}, {"version", entry.loading}});
-  Load& slot = *(loads_[model] = std::move(load));
-  const ModelVersion::Source source{model, entry.loading,
-                                    options_.directory / model / entry.loading};
+  log::info("loading model version", {{"model", model}, {"version", version}});
+  const std::string key = load->candidate.trial ? model + std::string(kTrialSuffix) : model;
+  Load& slot = *(loads_[key] = std::move(load));
+  const ModelVersion::Source source{model, version, options_.directory / model / version};
   slot.thread = std::jthread([this, &slot, source](const std::stop_token& stop) {
     std::optional<LoadFailure> refused;
-    if (options_.probe != nullptr && !slot.candidate.tried)
+    if (slot.candidate.trial) refused = lacks_memory(source.directory);
+    if (!refused && options_.probe != nullptr && !slot.candidate.tried)
       refused = options_.probe->probe(Context(stop), source);
     if (refused) {
       slot.failure = std::move(*refused);

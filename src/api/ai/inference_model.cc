@@ -33,6 +33,27 @@ Rule forbidden_where(std::string cel, std::string field, std::string why,
 }
 
 const rules::Member kModelRef{"modelRef", rules::Shape::kObject};
+const rules::Member kTrial{"trial", rules::Shape::kObject};
+
+// With a modelRef the archives are in the status, which no rule of the spec can read.
+Rule trial_is_listed() {
+  static constexpr std::string_view kWhat = "must be the version of an entry of manifest";
+  Rule rule;
+  rule.cel =
+      "!has(self.trial) || has(self.modelRef) || (has(self.manifest) && self.manifest.exists(i, "
+      "has(i.version) && i.version == self.trial.version))";
+  rule.message = "trial.version " + std::string(kWhat);
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = ".trial.version";
+  rule.check = [](const Json& self) -> std::vector<Violation> {
+    const Json& version = self["trial"]["version"];
+    if (self["trial"].is_null() || !self["modelRef"].is_null()) return {};
+    for (const Json& entry : self["manifest"].as_array())
+      if (entry["version"] == version) return {};
+    return {rules::invalid(".trial.version", version, kWhat)};
+  };
+  return rule;
+}
 
 constexpr std::string_view kNamesSecret = "has(self.tlsSecretName) && size(self.tlsSecretName) > 0";
 
@@ -235,6 +256,9 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
        "address, and the node forwards servingPort. Default: the operator's flag --edge-network.")
       .one_of({"host", "hostport"});
   t.field("security", &S::security, "Extension: clients that the server accepts.");
+  t.field("trial", &S::trial,
+          "Extension: a version that answers beside the serving version. Edge layer and "
+          "varda-serve only.");
   t.keep_unknown(&S::unknown);
 
   const auto without_image = [&t](Rule rule) {
@@ -262,6 +286,10 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
       kModelRef, {{"image"}, {"manifest", Shape::kList}, {"targetVersion"}},
       "may not be set together with image, manifest or targetVersion: the Model has the archive "
       "and its version"));
+  t.rule(rules::forbidden_with(kTrial, {{"image"}}, "may not be set together with image"));
+  t.rule(rules::forbidden_when(kTrial, "deployToLayer", "cloud",
+                               "works in the edge layer only: set deployToLayer edge"));
+  without_image(trial_is_listed());
   t.rule(rules::at_most_when("replicas", 1, "deployToLayer", "edge",
                              "must be 0 or 1 in the edge layer"));
   t.rule(rules::any_required_when({{"nodeName"}, {"nodeSelector", Shape::kList}}, "deployToLayer",
@@ -337,6 +365,7 @@ void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
       .items_max(64)
       .each_length(0, 63);
   t.field("modelRef", &S::model_ref, "The Model that spec.modelRef chose last.");
+  t.field("trial", &S::trial, "The version on trial, as its node last reported.");
   t.keep_unknown(&S::unknown);
 }
 
@@ -389,6 +418,7 @@ const Kind& InferenceModel::kind() {
               "`manifest[].mirrors` and `manifest[].credentials` are extensions "
               "(docs/guides/artifacts.md).",
               "`spec.modelRef` is an extension (docs/guides/inference-model.md).",
+              "`spec.trial` is an extension (docs/guides/inference-model.md).",
               "`manifest[].signature` is an extension (docs/guides/signatures.md).",
               "`servingPort` 0 means 8080.",
               "With an `image`, `manifest`, `targetVersion` and `frameworkType` are optional. The "

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/ai/model_ref.h"
+#include "api/ai/model_trial.h"
 #include "api/ai/pod_settings.h"
 #include "api/kind.h"
 #include "meta/object.h"
@@ -81,6 +82,7 @@ struct InferenceModelSpec : PodSettings {
   InferenceModelService service;
   std::string edge_network;  // host, hostport; "": the operator's default
   ModelSecurity security;
+  std::optional<ModelTrial> trial;
   Json unknown;
 
   bool on_edge() const { return deploy_to_layer == "edge"; }
@@ -136,6 +138,7 @@ struct InferenceModelStatus {
   std::string selector;  // label selector of the pods, for the scale subresource
   std::vector<std::string> cached_versions;
   std::optional<ChosenModel> model_ref;
+  std::optional<ModelTrialStatus> trial;
   Json unknown;
   Json to_json() const;
   static void describe(Type<InferenceModelStatus>& t);

@@ -183,6 +183,9 @@ void EdgeModel::describe(Type<EdgeModel>& t) {
   t.field("joint", &EdgeModel::joint,
           "Content of the file joint.json beside the versions: the tiers of joint inference. At "
           "most 64 KiB. Absent: no such file.");
+  t.field("trial", &EdgeModel::trial,
+          "Content of the file trial.json beside the versions: a version that answers beside the "
+          "target. Absent: no such file.");
   t.keep_unknown(&EdgeModel::unknown);
 }
 
@@ -364,6 +367,9 @@ void EdgeModelReport::describe(Type<EdgeModelReport>& t) {
           "The server's report on the tiers of joint inference. The agent reports changes of state "
           "at once, and counts at most "
           "every 10 s. Counters are summed over starts of the server, and grow within an epoch.");
+  t.field("trial", &EdgeModelReport::trial,
+          "The version on trial. The agent reports changes of state at once, and counts at most "
+          "every 2 s.");
   t.keep_unknown(&EdgeModelReport::unknown);
 }
 

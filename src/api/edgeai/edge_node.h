@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/ai/model_trial.h"
 #include "api/edgeai/worker_uploads.h"
 #include "api/kind.h"
 #include "meta/object.h"
@@ -96,6 +97,8 @@ struct EdgeModel {
   std::optional<EdgeModelServing> serving;
   // Content of the file joint.json beside `target`, an object for the server. Null: no file.
   Json joint;
+  // Content of the file trial.json beside `target`, once the version is on the disk.
+  std::optional<ModelTrial> trial;
   Json unknown;
   static void describe(Type<EdgeModel>& t);
 };
@@ -215,6 +218,7 @@ struct EdgeModelReport {
   // The server's report on its tiers. Counters are summed over starts of the server
   // (docs/design/017). Null: no report.
   Json joint;
+  std::optional<ModelTrialStatus> trial;
   Json unknown;
   const EdgeVersionReport* find_version(std::string_view version) const;
   static void describe(Type<EdgeModelReport>& t);

@@ -53,6 +53,11 @@ void ModelDirectory::joint_file(const std::string& model, const std::string& tex
   std::filesystem::rename(path_ / model / ".new-joint", path_ / model / "joint.json");
 }
 
+void ModelDirectory::trial_file(const std::string& model, const std::string& text) {
+  write(path_ / model / ".new-trial", text);
+  std::filesystem::rename(path_ / model / ".new-trial", path_ / model / "trial.json");
+}
+
 void ModelDirectory::remove(const std::string& below) {
   std::filesystem::remove_all(path_ / below);
 }

@@ -24,6 +24,8 @@ class ModelDirectory {
   void last_good(const std::string& model, const std::string& line);
   /// Replaces MODEL/joint.json by rename.
   void joint_file(const std::string& model, const std::string& text);
+  /// Writes MODEL/trial.json.
+  void trial_file(const std::string& model, const std::string& text);
   void remove(const std::string& below);
   /// A file beside the repository, for hold_load and hold_run of the echo engine. The engine waits
   /// until release().
