@@ -19,6 +19,9 @@ struct TrainFlags {
   std::optional<double> hold_out;
   std::string checkpoint_every = "60s";
   bool worker = false;
+  bool incremental = false, select = false, compare = false, refuse = false, give_back = false;
+  std::string old_data, candidate;
+  double train_share = 0.8;
   bool is_federated = false;  // --federated, with or without a value
   std::string federated, client_name, when, privacy;
   std::uint64_t bandwidth = 0;
@@ -46,10 +49,10 @@ inline CLI::Validator duration_text() {
 }
 
 inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
-  parser.add_option("--model", flags.model,
+  parser.add_option("--model,--base", flags.model,
                     "ONNX file, or directory of a model with model.yaml; required");
   parser.add_option("--data", flags.data, "file or directory of the training data; required");
-  parser.add_option("--out", flags.out,
+  parser.add_option("--out,--dir", flags.out,
                     "directory for the result; a stopped run continues there; required");
   parser.add_option("--format", flags.format, "format of the data; default: by the path")
       ->check(
@@ -59,7 +62,7 @@ inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
                   "fraction of the data that only evaluates; default: 0.1")
       ->check(CLI::Range(0.0, 0.9))
       ->check(finite_number());
-  parser.add_option("--evaluation", flags.evaluation,
+  parser.add_option("--evaluation,--evaluate", flags.evaluation,
                     "other data for the evaluation, instead of --hold-out");
   parser
       .add_option("--checkpoint-every", flags.checkpoint_every,
@@ -126,6 +129,41 @@ inline void add_train_flags(CLI::App& parser, TrainFlags& flags) {
                   "threads of the engine; default: one for each processor")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{256}))
       ->group(trainer);
+
+  parser
+      .add_option("--old-data", flags.old_data,
+                  "samples of earlier trainings, for trainer.continual: replay, ewc, agem, slda")
+      ->group(trainer);
+
+  const std::string incremental = "Incremental learning";
+  parser
+      .add_flag("--incremental", flags.incremental,
+                "train a round with the samples that no earlier round in --dir has used")
+      ->group(incremental);
+  parser
+      .add_option("--train-share", flags.train_share,
+                  "share of the new samples that trains; default: 0.8")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(CLI::PositiveNumber)
+      ->check(finite_number())
+      ->group(incremental);
+  parser
+      .add_flag("--refuse", flags.refuse,
+                "the model of the last round was refused: never replay its samples")
+      ->group(incremental);
+  parser
+      .add_flag("--give-back", flags.give_back,
+                "the last round failed: its samples count as new again")
+      ->group(incremental);
+  parser
+      .add_flag("--compare", flags.compare,
+                "only compare --candidate with --base on the data of --evaluate")
+      ->group(incremental);
+  parser.add_option("--candidate", flags.candidate, "the model for --compare")->group(incremental);
+  parser
+      .add_flag("--select", flags.select,
+                "only write lists of the selected samples to --dir/selection")
+      ->group(incremental);
 
   const std::string federated = "Federated learning";
   parser

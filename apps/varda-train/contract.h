@@ -15,8 +15,9 @@ using worker::Environment;
 
 struct Contract {
   Job job;
-  std::string artifact;  // the name of the result: "model-5"
-  std::string task;      // digest of the variables that define the run
+  std::string artifact;          // the name of the result: "model-5"
+  std::string task;              // digest of the variables that define the run
+  os::Path lock_directory = {};  // "": that of the job
 };
 
 /// kInvalid: the message names the variable.

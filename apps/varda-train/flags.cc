@@ -28,6 +28,13 @@ std::string problem_of(const app::TrainFlags& flags) {
     return "--model is required: the ONNX file to train";
   if (flags.data.empty()) return "--data is required: the file or directory of the training data";
   if (flags.out.empty()) return "--out is required: the directory for the result";
+  if (flags.is_federated && (flags.incremental || flags.select || flags.compare))
+    return "--federated excludes --incremental, --select and --compare";
+  if (flags.compare && flags.candidate.empty())
+    return "--compare needs --candidate: the model to compare with --base";
+  if (flags.refuse && flags.give_back) return "--refuse and --give-back exclude each other";
+  if (flags.incremental && flags.hold_out)
+    return "--hold-out is for a training alone; --incremental has --train-share";
   if (flags.hold_out && !flags.evaluation.empty())
     return "--hold-out and --evaluation exclude each other";
   return "";

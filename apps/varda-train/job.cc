@@ -85,6 +85,18 @@ Error misfit(const Job& job, const Interface& model, std::int64_t have) {
                                    " replaces the last layer");
 }
 
+/// Appends the classes of the data that the model lacks. A streaming last layer learns them.
+Status add_new_classes(const Context& ctx, const Job& job, os::ReadableTree& tree,
+                       samples::Options& options) {
+  samples::Options any = options;
+  any.classes.clear();
+  TRY(const Data data, open_data(ctx, tree, job.data, any));
+  for (const std::string& name : data->classes())
+    if (std::ranges::find(options.classes, name) == options.classes.end())
+      options.classes.push_back(name);
+  return {};
+}
+
 /// Opens the training data with the classes in the order of the model's outputs.
 Result<Data> open_train(const Context& ctx, const Job& job, os::ReadableTree& tree,
                         const ModelSource& source, const Interface& model,
@@ -96,6 +108,9 @@ Result<Data> open_train(const Context& ctx, const Job& job, os::ReadableTree& tr
   const auto labels = static_cast<std::int64_t>(source.labels.size());
   if (!regression && labels > 0 && (labels == wanted || wanted < 0))
     options.classes = source.labels;
+  if (job.settings.continual.slda && !options.classes.empty()) {
+    TRY_VOID(add_new_classes(ctx, job, tree, options));
+  }
   TRY(Data data, open_data(ctx, tree, job.data, options));
   auto have = static_cast<std::int64_t>(data->outputs());
   if (!regression && wanted > 0 && have < wanted && are_indexes(data->classes(), wanted)) {
@@ -103,7 +118,8 @@ Result<Data> open_train(const Context& ctx, const Job& job, os::ReadableTree& tr
     TRY(data, open_data(ctx, tree, job.data, options));
     have = static_cast<std::int64_t>(data->outputs());
   }
-  if (wanted > 0 && have != wanted) return misfit(job, model, have);
+  const bool grows = job.settings.continual.slda && have > wanted;
+  if (wanted > 0 && have != wanted && !grows) return misfit(job, model, have);
   // The evaluation must read the same columns and classes, and fill the same values.
   options.classes = data->classes();
   options.features = data->features();
@@ -134,6 +150,10 @@ Result<Opened> open(const Context& ctx, const Job& job, const ModelSource& sourc
     TRY(out.evaluation_tree, tree_of(job, job.evaluation->path));
     TRY(out.evaluation, open_data(ctx, *out.evaluation_tree, *job.evaluation, options));
   }
+  if (job.old) {
+    TRY(out.old_tree, tree_of(job, job.old->path));
+    TRY(out.old, open_data(ctx, *out.old_tree, *job.old, options));
+  }
   return out;
 }
 
@@ -147,6 +167,7 @@ Result<Trained> train(const Context& ctx, const Job& job, infer::Engines& engine
                                  {.model = out.source.bytes,
                                   .train = opened.data,
                                   .evaluation = opened.evaluation,
+                                  .old = opened.old,
                                   .hold_out = job.hold_out,
                                   .settings = job.settings,
                                   .directory = job.directory,

@@ -9,6 +9,7 @@
 #include "base/context.h"
 #include "base/result.h"
 #include "codec/digest.h"
+#include "codec/json.h"
 #include "infer/engine.h"
 #include "model_directory.h"
 #include "os/file_system.h"
@@ -30,6 +31,7 @@ struct Job {
   os::Path model;  // file or directory
   DataSource data;
   std::optional<DataSource> evaluation;  // absent: `hold_out` of `data`
+  std::optional<DataSource> old;         // samples of earlier trainings, for `settings.continual`
   double hold_out = kHoldOut;
   training::Settings settings;
   os::Path directory;  // of the result
@@ -44,13 +46,17 @@ struct Trained {
   ModelSource source;
   codec::Sha256 digest;  // of model.onnx
   std::string engine;    // "onnxruntime 1.30.0"
+  // Further members of the result `final`.
+  codec::Json report = codec::Json::object();
+  bool has_model = true;         // false: there is nothing to hand over but `report`
+  std::string result = "final";  // the name of the result without a model
 };
 
 /// The engine and the data of a job, which fit the model.
 struct Opened {
   infer::Engine* engine = nullptr;
-  std::unique_ptr<os::ReadableTree> tree, evaluation_tree;   // outlive the data
-  std::shared_ptr<const samples::Dataset> data, evaluation;  // null: none
+  std::unique_ptr<os::ReadableTree> tree, evaluation_tree, old_tree;  // outlive the data
+  std::shared_ptr<const samples::Dataset> data, evaluation, old;      // null: none
 };
 /// Errors as in train().
 Result<Opened> open(const Context& ctx, const Job& job, const ModelSource& source,

@@ -16,6 +16,7 @@
 #include "console.h"
 #include "federated.h"
 #include "flags.h"
+#include "incremental.h"
 #include "infer/engine.h"
 #include "job.h"
 #include "net/url.h"
@@ -41,6 +42,7 @@ Result<Job> job_of(os::FileSystem& fs, const app::TrainFlags& flags) {
           .directory = flags.out,
           .checkpoint_every = *parse_duration(flags.checkpoint_every)};
   if (!flags.evaluation.empty()) job.evaluation = DataSource{flags.evaluation, flags.format};
+  if (!flags.old_data.empty()) job.old = DataSource{flags.old_data, flags.format};
   TRY(const codec::Json settings, settings_of(fs, flags));
   TRY(job.settings, training::parse_settings(settings));
   return job;
@@ -64,8 +66,41 @@ Status train_here(const Context& ctx, const app::TrainFlags& flags) {
   return {};
 }
 
+/// --incremental, --select or --compare on a desk.
+Status learn_here(const Context& ctx, const app::TrainFlags& flags) {
+  os::FileSystem& fs = os::real_file_system();
+  DeskRound desk;
+  IncrementalJob& incremental = desk.incremental;
+  TRY(incremental.job, job_of(fs, flags));
+  incremental.directory = flags.out;
+  incremental.task.seed = incremental.job.settings.seed;
+  incremental.task.train_probability = flags.train_share;
+  if (!flags.candidate.empty()) incremental.candidate = flags.candidate;
+  if (flags.refuse) desk.last = DeskRound::Last::kRefused;
+  if (flags.give_back) desk.last = DeskRound::Last::kFailed;
+  TRY(const auto lock, claim_directory(fs, incremental.directory).context("--dir"));
+  infer::Engines engines(engine_directories(flags));
+  Console console({.terminal = ::isatty(STDERR_FILENO) != 0,
+                   .metric = metric_of(incremental.job.settings),
+                   .epochs = incremental.job.settings.epochs},
+                  system_clock());
+  auto done = flags.compare  ? compare_round(ctx, incremental, engines, fs)
+              : flags.select ? write_lists(ctx, incremental, engines, fs)
+                             : train_round_here(ctx, desk, engines, fs, console);
+  console.clear();
+  TRY_VOID(done);
+  TRY_VOID(fs.remove(incremental.directory / kLockFile));
+  if (done->has_model)
+    std::printf("%s\n", done->outcome.model.string().c_str());
+  else if (!done->report.contains("skipped"))
+    std::printf("%s\n", codec::write_json_pretty(done->report).c_str());
+  std::fputs(summary(done->report).c_str(), stdout);
+  return {};
+}
+
 int run_here(const Context& ctx, const app::TrainFlags& flags) {
-  const Status status = train_here(ctx, flags);
+  const bool incremental = flags.incremental || flags.select || flags.compare;
+  const Status status = incremental ? learn_here(ctx, flags) : train_here(ctx, flags);
   if (status.ok()) return 0;
   const int code = exit_code_of(status.error());
   if (code > 128) {
@@ -143,6 +178,13 @@ int run(int argc, char** argv) {
   if (flags.is_federated)
     return work_federated(
         ctx, environment,
+        {.engines = engines, .fs = fs, .reporter = {.instance = system_rng().uuid()}});
+  if (flags.incremental || flags.select || flags.compare)
+    return work_incremental(
+        ctx, environment,
+        flags.select    ? RoundAction::kSelect
+        : flags.compare ? RoundAction::kCompare
+                        : RoundAction::kTrain,
         {.engines = engines, .fs = fs, .reporter = {.instance = system_rng().uuid()}});
   return work(ctx, environment,
               {.train =

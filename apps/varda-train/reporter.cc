@@ -51,6 +51,19 @@ Json history_of(const std::vector<EpochRecord>& history) {
   return out;
 }
 
+/// Leaves the counts of classes out of a comparison.
+void drop_classes(Json& data) {
+  Json comparison = data["comparison"];
+  Json slices = Json::array();
+  for (Json slice : comparison["slices"].as_array()) {
+    slice.erase("classes");
+    slices.push_back(std::move(slice));
+  }
+  if (slices.size() == 0) return;
+  comparison.set("slices", std::move(slices));
+  data.set("comparison", std::move(comparison));
+}
+
 }  // namespace
 
 Json progress_body(const training::Progress& progress, const std::vector<EpochRecord>& history) {
@@ -84,8 +97,10 @@ Json final_body(const training::Outcome& outcome, const ResultFiles& files) {
                                 [](const std::string& name) { return codec::is_utf8(name); });
   if (!outcome.classes.empty() && text)
     data.set("classes", Json(Json::Array(outcome.classes.begin(), outcome.classes.end())));
+  for (const auto& [name, value] : files.more.as_object()) data.set(name, value);
   for (const char* name : {"classes", "history"})
     if (codec::write_json(data).size() > kFinalBytesMax) data.erase(name);
+  if (codec::write_json(data).size() > kFinalBytesMax) drop_classes(data);
   return Json::object({{"data", std::move(data)}});
 }
 

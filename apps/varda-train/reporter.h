@@ -24,7 +24,8 @@ codec::Json progress_body(const training::Progress& progress,
 /// The files of a result, by their names at the agent.
 struct ResultFiles {
   std::string artifact, report;
-  std::string file;  // name of the artifact for servers; "": an archive
+  std::string file;                          // name of the artifact for servers; "": an archive
+  codec::Json more = codec::Json::object();  // further members of `data`
 };
 /// The body of the result `final`, of at most 28 KiB: without room, class names and then the
 /// history are left out.

@@ -29,9 +29,10 @@ constexpr std::chrono::seconds kLogPause{1};  // short epochs would fill the pod
 
 /// A finished run: its files, and the body of the result `final`.
 struct Finished {
-  std::string file;  // in the run's directory
+  std::string file;  // in the run's directory; "": the run has no model
   std::string digest, report_digest;
   Json body;
+  std::string result = "final";
 };
 
 /// The result of an earlier start of this task, if its files are unchanged.
@@ -101,12 +102,15 @@ Result<Finished> train_once(const Context& ctx, const Contract& contract, Worker
   }
   TRY_VOID(ctx.check());
   TRY(const Trained trained, parts.train(ctx, contract.job, observer));
+  if (!trained.has_model)
+    return Finished{"", "", "", Json::object({{"data", trained.report}}), trained.result};
   TRY(const Delivery model, package(ctx, parts.fs, directory, trained.source));
   TRY(const Delivery report, write_report(parts.fs, contract.job, trained));
   Finished out{model.file, model.digest.hex(), report.digest.hex(),
                final_body(trained.outcome, {.artifact = contract.artifact,
                                             .report = report_name(contract),
-                                            .file = model.file == kModelFile ? model.file : ""})};
+                                            .file = model.file == kModelFile ? model.file : "",
+                                            .more = trained.report})};
   const Json stored = Json::object({{"task", contract.task},
                                     {"file", out.file},
                                     {"sha256", out.digest},
@@ -118,16 +122,20 @@ Result<Finished> train_once(const Context& ctx, const Contract& contract, Worker
 
 Status train_and_report(const Context& ctx, const Contract& contract, WorkerParts& parts,
                         WorkerApi* api, Reporter* reporter) {
-  TRY(const auto lock, claim_directory(parts.fs, contract.job.directory).context("MODEL_URL"));
+  const os::Path& claimed =
+      contract.lock_directory.empty() ? contract.job.directory : contract.lock_directory;
+  TRY(const auto lock, claim_directory(parts.fs, claimed).context("MODEL_URL"));
   Logged observer(reporter);
   TRY(const Finished finished, train_once(ctx, contract, parts, observer));
   if (api == nullptr) return {};
   reporter->phase("Uploading");
   const os::Path& directory = contract.job.directory;
-  TRY_VOID(
-      api->upload(ctx, directory / kReportFile, report_name(contract), finished.report_digest));
-  TRY_VOID(api->upload(ctx, directory / finished.file, contract.artifact, finished.digest));
-  TRY_VOID(api->deliver(ctx, "PUT", "/v1/results/final", finished.body));
+  if (!finished.file.empty()) {
+    TRY_VOID(
+        api->upload(ctx, directory / kReportFile, report_name(contract), finished.report_digest));
+    TRY_VOID(api->upload(ctx, directory / finished.file, contract.artifact, finished.digest));
+  }
+  TRY_VOID(api->deliver(ctx, "PUT", "/v1/results/" + finished.result, finished.body));
   log::info("result accepted by the agent",
             {{"artifact", contract.artifact}, {"sha256", finished.digest}});
   return {};
@@ -160,7 +168,8 @@ int work(const Context& ctx, const Environment& environment, WorkerParts parts) 
     parts.api.token_file = access.token_file;
     api = std::make_unique<WorkerApi>(parts.api, *http, parts.fs);
   }
-  const auto contract = read_contract(environment);
+  const auto contract =
+      parts.contract ? parts.contract(ctx, environment, api.get()) : read_contract(environment);
   if (!contract.ok()) return fail(ctx, api.get(), contract.error());
   if (api) reporter = std::make_unique<Reporter>(parts.reporter, *api);
   const Status status = train_and_report(ctx, *contract, parts, api.get(), reporter.get());

@@ -19,6 +19,8 @@ namespace varda::trainapp {
 /// The collaborators of a worker. Tests replace the training and shorten the pauses.
 struct WorkerParts {
   std::function<Result<Trained>(const Context&, const Job&, training::Observer&)> train;
+  // Null: read_contract(). `api` is null without a worker API.
+  std::function<Result<Contract>(const Context&, const Environment&, WorkerApi* api)> contract = {};
   os::FileSystem& fs;
   WorkerApi::Options api = {};
   Reporter::Options reporter = {};

@@ -116,7 +116,15 @@ class Dataset {
     TRY_VOID(ctx.check());
     return read(indices, augment, seed);
   }
+  /// kClassification: the classes of these samples. Image files are not decoded.
+  virtual Result<std::vector<std::int64_t>> labels(const Context& ctx,
+                                                   std::span<const std::size_t> indices) const;
   virtual std::string place(std::size_t index) const = 0;  // "train.csv, line 17" for messages
+  /// A line for a list of samples: path and label of an image file, the record of a table, else the
+  /// number of the sample from 0.
+  virtual Result<std::string> line(std::size_t index) const { return std::to_string(index); }
+  /// csv, tsv: the line above the records; "": none.
+  virtual std::string header() const { return ""; }
   /// JPEG or PNG; "": the sample is no picture.
   virtual Result<std::string> picture(std::size_t index) const = 0;
   /// csv, tsv: the values for missing features. Pass them as Options::fill for other data of the

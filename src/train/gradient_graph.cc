@@ -312,10 +312,34 @@ class Rewriting {
         is_log ? output : b_.emit("LogSoftmax", {scores}, {{"axis", std::int64_t{1}}});
     const std::string probabilities = is_softmax ? output : b_.emit("Exp", {logarithms});
     const std::string error = b_.emit("Sub", {probabilities, out_.targets});
-    TRY_VOID(give_first(is_softmax || is_log ? last->input(0) : output,
-                        b_.emit("Mul", {error, weights}), shape));
+    std::string gradient = b_.emit("Mul", {error, weights});
     const std::string weighted = b_.emit("Mul", {out_.targets, weights});
-    return b_.emit("Neg", {b_.emit("Mul", {logarithms, weighted})});
+    std::string losses = b_.emit("Neg", {b_.emit("Mul", {logarithms, weighted})});
+    if (options_.distillation) {
+      const auto [more_gradient, more_losses] = distillation(logarithms, weights);
+      gradient = b_.emit("Add", {gradient, more_gradient});
+      losses = b_.emit("Add", {losses, more_losses});
+    }
+    TRY_VOID(give_first(is_softmax || is_log ? last->input(0) : output, gradient, shape));
+    return losses;
+  }
+
+  /// With q = softmax(scores / T) and the soft targets s, the loss is -weight * s * log q, and the
+  /// gradient of the scores weight / T * (q - s). Logarithms of probabilities differ from scores by
+  /// a constant of the row, which softmax ignores.
+  std::pair<std::string, std::string> distillation(const std::string& logarithms,
+                                                   const std::string& weights) {
+    const Distillation& options = *options_.distillation;
+    out_.soft_targets = b_.fresh("soft_targets");
+    const std::string scaled = b_.emit("Mul", {logarithms, b_.number(1 / options.temperature)});
+    const std::string soft = b_.emit("LogSoftmax", {scaled}, {{"axis", std::int64_t{1}}});
+    const std::string error = b_.emit("Sub", {b_.emit("Exp", {soft}), out_.soft_targets});
+    const std::string share = b_.emit("Mul", {weights, b_.number(options.weight)});
+    const std::string slope =
+        b_.emit("Mul", {b_.emit("Mul", {error, share}), b_.number(1 / options.temperature)});
+    const std::string losses =
+        b_.emit("Neg", {b_.emit("Mul", {soft, b_.emit("Mul", {out_.soft_targets, share})})});
+    return {slope, losses};
   }
 
   // For a score x and a target t: log(1 + exp(x)) - t * x, with the derivative sigmoid(x) - t.
@@ -419,6 +443,7 @@ class Rewriting {
     const tensor::Shape shape = b_.shape(out_.output);
     add_input(out_.targets, shape);
     add_input(out_.sample_weights, {shape[0]});
+    if (!out_.soft_targets.empty()) add_input(out_.soft_targets, shape);
     std::set<std::string> inputs;
     for (const onnx::Tensor& tensor : graph.initializers) {
       if (!weights_.contains(tensor.name)) continue;
@@ -459,6 +484,8 @@ Result<GradientGraph> make_gradient_graph(const onnx::Model& forward, const Fact
   if (std::none_of(graph.outputs.begin(), graph.outputs.end(),
                    [&](const onnx::ValueInfo& one) { return one.name == output; }))
     return Error(Code::kInvalid, "the model has no output \"" + output + "\"");
+  if (options.distillation && options.loss != Loss::kCrossEntropy)
+    return Error(Code::kInvalid, "distillation needs the cross-entropy loss");
   const auto fact = facts.find(output);
   if (fact == facts.end() || !is_real(&fact->second))
     return Error(Code::kInvalid, "output \"" + output + "\" is not FP32");

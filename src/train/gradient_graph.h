@@ -9,6 +9,7 @@
 //   // run graph.model: batch, targets, sample weights, weights -> loss, outputs, gradients
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,12 +45,19 @@ enum class Operators {
 /// Domain of Varda's operators. plugins/onnxruntime/onednn.cc has them.
 inline constexpr std::string_view kOwnDomain = "varda";
 
+/// A further loss of kCrossEntropy: weight * H(soft targets, softmax(scores / temperature)), as in
+/// Li and Hoiem 2018 ("Learning without Forgetting", equation 2).
+struct Distillation {
+  double weight = 1, temperature = 2;
+};
+
 struct GradientOptions {
   Loss loss = Loss::kCrossEntropy;
   double huber_delta = 1;
   std::string output;               // of the model; "": the first
   std::vector<std::string> freeze;  // names of weights that stay, with * and ?
   Operators operators = Operators::kStandard;
+  std::optional<Distillation> distillation;  // kInvalid with another loss
 };
 
 /// The training model and the names of tensors in it. The batch size is that of the facts.
@@ -70,8 +78,9 @@ struct GradientGraph {
   };
   onnx::Model model;
   std::string targets, sample_weights;
-  std::string loss;    // a scalar: the sum over samples of weight * loss
-  std::string output;  // of the forward model
+  std::string soft_targets;  // of the output's shape; "": no distillation
+  std::string loss;          // a scalar: the sum over samples of weight * loss
+  std::string output;        // of the forward model
   tensor::Shape output_shape;
   Activation activation = Activation::kScores;
   std::vector<Weight> weights;

@@ -213,6 +213,7 @@ class TrainerImpl final : public Trainer {
     std::vector<Named> inputs = batch.inputs;
     inputs.push_back({graph_.targets, batch.targets});
     inputs.push_back({graph_.sample_weights, batch.sample_weights});
+    if (!graph_.soft_targets.empty()) inputs.push_back({graph_.soft_targets, batch.soft_targets});
     const auto trained = static_cast<std::ptrdiff_t>(graph_.weights.size());
     inputs.insert(inputs.end(), weights_.begin(), weights_.begin() + trained);
     TRY(std::vector<Named> outputs, model_->run(inputs, {}));

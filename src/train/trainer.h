@@ -23,6 +23,7 @@ struct Batch {
   std::vector<tensor::Named> inputs;  // those of the model
   tensor::Tensor targets;             // of the output's shape; for classes one_hot()
   tensor::Tensor sample_weights;      // [N], usual sum 1; 0 for samples that only fill the batch
+  tensor::Tensor soft_targets = {};   // of the output's shape, for a distillation only
 };
 
 /// A row for each label: 1 at the label and 0 elsewhere; with smoothing s, 1 - s + s/classes and

@@ -50,6 +50,8 @@ class LocalTrainerImpl final : public LocalTrainer {
         data_(request_) {}
 
   Status start(const Context& ctx) {
+    if (settings_.continual.any())
+      return invalid("continual has no effect in federated rounds; remove the member");
     request_.settings.early_stopping.reset();
     TRY_VOID(data_.prepare(ctx));
     if (settings_.head_classes) {

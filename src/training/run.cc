@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -13,11 +14,14 @@
 #include "train/order.h"
 #include "train/trainer.h"
 #include "training/internal/batches.h"
+#include "training/internal/continual.h"
 #include "training/internal/evaluate.h"
 #include "training/internal/open_trainer.h"
+#include "training/internal/predictor.h"
 #include "training/internal/result_files.h"
 #include "training/internal/run_checkpoint.h"
 #include "training/internal/run_data.h"
+#include "training/internal/streaming.h"
 #include "training/internal/text.h"
 #include "training/schedule.h"
 
@@ -53,6 +57,7 @@ class Run {
   Result<Outcome> run() {
     TRY_VOID(fs_.make_directories(request_.directory));
     TRY_VOID(os::remove_leftovers(fs_, request_.directory));
+    TRY(replayed_, add_replay(ctx_, request_));
     TRY(identity_, identity_of(request_));
     if (auto earlier = read_result(fs_, request_.directory, identity_)) {
       log::info("this run was finished before", {{"path", earlier->model.string()}});
@@ -60,6 +65,7 @@ class Run {
       return completed(std::move(*earlier));
     }
     TRY_VOID(data_.prepare(ctx_));
+    if (settings_.continual.slda) return learn_last_layer();
     TRY_VOID(open());
     resume();
     begin_ = lap_ = saved_at_ = system_clock().now();
@@ -76,6 +82,8 @@ class Run {
   // --- before the first step
 
   Status open() {
+    const std::string base =
+        settings_.continual.ewc || settings_.continual.lwf ? request_.model : std::string();
     TRY(Opened opened, open_trainer(engine_, data_, settings_, std::move(request_.model)));
     batches_ = std::move(opened.batches);
     trainer_ = std::move(opened.trainer);
@@ -83,6 +91,9 @@ class Run {
     batches_each_ = (data_.split().train.size() + size - 1) / size;
     const auto accumulate = static_cast<std::uint64_t>(settings_.accumulate);
     updates_each_ = (batches_each_ + accumulate - 1) / accumulate;
+    if (settings_.continual.any()) {
+      TRY(terms_, ContinualTerms::open(ctx_, engine_, data_, request_, batches_, base));
+    }
     return {};
   }
 
@@ -211,10 +222,15 @@ class Run {
       // An update is not interrupted, so that a stopped run has a checkpoint of this moment.
       TRY(const auto batch, loader.next(inside_update_ ? Context::background() : ctx_));
       if (!batch) return Error(Code::kInternal, "the data ended before the epoch");
-      TRY(const train::Batch made, batches_.make(*batch, data_.train(), settings_, samples));
+      TRY(train::Batch made, batches_.make(*batch, data_.train(), settings_, samples));
+      if (terms_) TRY_VOID(terms_->complete(*batch, made));
       const bool last = at + 1 == end;
-      const auto done = last ? trainer_->step(made, rate) : trainer_->accumulate(made);
+      const auto done =
+          last && !changes_gradients() ? trainer_->step(made, rate) : trainer_->accumulate(made);
       if (!done.ok()) return failure(done.error(), at, *batch);
+      if (last && changes_gradients())
+        if (const Status status = apply_terms(number, rate); !status.ok())
+          return failure(status.error(), at, *batch);
       inside_update_ = !last;
       loss += done->loss;
     }
@@ -223,6 +239,14 @@ class Run {
     state_.samples += samples;
     state_.learning_rate = rate;
     return {};
+  }
+
+  bool changes_gradients() const { return terms_ && terms_->changes_gradients(); }
+
+  Status apply_terms(std::uint64_t number, double rate) {
+    Values gradients = trainer_->take_gradients();
+    TRY_VOID(terms_->change(Context::background(), *trainer_, number, gradients));
+    return trainer_->apply(gradients, rate);
   }
 
   /// The error of a step, with the samples. If some samples have values that are not finite, then
@@ -313,6 +337,7 @@ class Run {
                 .classes = data_.train().classes(),
                 .stopped_early = state_.stopped,
                 .samples = data_.split().train.size(),
+                .replayed = replayed_,
                 .fingerprint = data_.train().fingerprint(),
                 .seconds = state_.seconds};
     if (state_.evaluation) {
@@ -322,6 +347,44 @@ class Run {
     }
     TRY_VOID(write_result(fs_, request_.directory, identity_, model, out));
     return completed(std::move(out));
+  }
+
+  /// The run of `continual.slda`. It writes no checkpoint: a pass over the samples is short, and a
+  /// repeated one gives the same bytes.
+  Result<Outcome> learn_last_layer() {
+    begin_ = lap_ = system_clock().now();
+    TRY(const Streamed streamed,
+        stream(ctx_, engine_, data_, request_, [this](std::uint64_t samples) {
+          trained_samples_ = samples;
+          training_seconds_ = seconds_between(begin_, system_clock().now());
+          report("Training");
+        }));
+    EpochRecord record{.epoch = 1};
+    if (!data_.split().evaluation.empty()) {
+      TRY(Predictor predictor, Predictor::open(engine_, streamed.model, threads()));
+      batches_.size = settings_.batch_size;
+      batches_.classes = data_.train().outputs();
+      batches_.output = {batches_.size, static_cast<std::int64_t>(batches_.classes)};
+      const Answers answers{predictor.activation(), [&](const samples::Batch& batch) {
+                              return predictor.run(batch.input);
+                            }};
+      TRY(state_.evaluation,
+          evaluate(ctx_, data_, batches_, settings_, answers, [this] { report("Evaluating"); }));
+      record.metrics = state_.evaluation->metrics;
+      record.loss = record.metrics.at("loss");
+      record.evaluation_loss = record.loss;
+    }
+    record.seconds = seconds_between(begin_, system_clock().now());
+    state_.history.push_back(record);
+    observer_.epoch(record);
+    state_.best_model = streamed.model;
+    return finish();
+  }
+
+  unsigned threads() const {
+    return static_cast<unsigned>(settings_.threads > 0
+                                     ? settings_.threads
+                                     : std::max(1u, std::thread::hardware_concurrency()));
   }
 
   /// Removes the checkpoint, because the files are durable, and adds what the files lack.
@@ -343,9 +406,11 @@ class Run {
   const os::Path checkpoint_path_;
 
   RunData data_;
+  std::uint64_t replayed_ = 0;
   std::string identity_;
   Batches batches_;
   std::unique_ptr<train::Trainer> trainer_;
+  std::unique_ptr<ContinualTerms> terms_;              // null: none
   std::uint64_t batches_each_ = 0, updates_each_ = 0;  // of an epoch
 
   RunCheckpoint state_;         // the position; without the trainer's bytes

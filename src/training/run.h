@@ -43,9 +43,10 @@ struct Outcome {
   std::vector<std::vector<std::uint64_t>> confusion;  // rows: expected
   std::vector<Worst> worst;                           // at most kWorstMax
   bool stopped_early = false;
-  std::uint64_t samples = 0;  // of the training data, without those held out
-  std::string fingerprint;    // of the training data
-  double seconds = 0;         // over all processes
+  std::uint64_t samples = 0;   // of the training data, without those held out
+  std::uint64_t replayed = 0;  // old samples among the training data
+  std::string fingerprint;     // of the training data
+  double seconds = 0;          // over all processes
 };
 
 /// Called on the thread of run().
@@ -62,7 +63,9 @@ struct Request {
   std::string model;  // bytes of the ONNX file
   std::shared_ptr<const samples::Dataset> train;
   std::shared_ptr<const samples::Dataset> evaluation;  // null: `hold_out` of `train`
-  double hold_out = 0.1;                               // 0: no evaluation
+  // Samples of earlier trainings for the methods of `settings.continual`; null: none.
+  std::shared_ptr<const samples::Dataset> old;
+  double hold_out = 0.1;        // 0: no evaluation
   std::size_t classes_min = 2;  // classification: with samples; 1 where other clients have others
   Settings settings;
   os::Path directory;  // receives model.onnx, metrics.json; holds `checkpoint` while running
@@ -70,6 +73,8 @@ struct Request {
 };
 
 /// Blocks until done. One run at a time uses a directory.
+///
+/// `settings.continual.replay` adds a class-balanced reservoir of `old` to the training data.
 ///
 /// If the directory has the files of the same run, the run returns their outcome at once.
 ///

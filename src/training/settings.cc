@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "codec/settings_reader.h"
@@ -75,6 +76,36 @@ void read_augment(SettingsReader in, samples::Augment& out) {
   in.end();
 }
 
+constexpr std::int64_t kContinualSamplesMax = 10'000'000;
+
+void read_replay(SettingsReader in, Continual::Replay& out) {
+  in.integer("samples", out.samples, 1, kContinualSamplesMax);
+  in.integer("perClass", out.per_class, 0, kContinualSamplesMax);
+  in.end();
+}
+
+void read_ewc(SettingsReader in, Continual::Ewc& out) {
+  in.number("lambda", out.lambda, {0, 1e9, kAboveLow});
+  in.integer("samples", out.samples, 1, kContinualSamplesMax);
+  in.end();
+}
+
+void read_lwf(SettingsReader in, Continual::Lwf& out) {
+  in.number("lambda", out.lambda, {0, 1e6, kAboveLow});
+  in.number("temperature", out.temperature, {1, 100});
+  in.end();
+}
+
+void read_agem(SettingsReader in, Continual::Agem& out) {
+  in.integer("samples", out.samples, 1, kContinualSamplesMax);
+  in.end();
+}
+
+void read_slda(SettingsReader in, Continual::Slda& out) {
+  in.number("shrinkage", out.shrinkage, {0, 1, kAboveLow});
+  in.end();
+}
+
 Error excluded(std::string message) { return Error(Code::kInvalid, std::move(message)); }
 
 std::vector<std::string_view> losses_of(Task task) {
@@ -96,6 +127,24 @@ std::vector<std::string_view> metrics_of(Task task) {
 
 bool contains(const std::vector<std::string_view>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Status check_continual(const Settings& settings) {
+  const Continual& continual = settings.continual;
+  const bool classes = settings.task == Task::kClassification;
+  const bool scores = classes && settings.loss == Loss::kCrossEntropy;
+  if (continual.ewc && !scores)
+    return excluded("continual.ewc needs the task classification and the loss crossEntropy");
+  if (continual.lwf && !scores)
+    return excluded("continual.lwf needs the task classification and the loss crossEntropy");
+  if (continual.slda && !classes) return excluded("continual.slda needs the task classification");
+  if ((continual.ewc || continual.lwf) && settings.head_classes)
+    return excluded("continual.ewc and continual.lwf keep the last layer; remove head");
+  if (continual.slda && (continual.replay || continual.ewc || continual.lwf || continual.agem))
+    return excluded("continual.slda excludes replay, ewc, lwf and agem");
+  if (continual.slda && settings.early_stopping)
+    return excluded("continual.slda has no epochs; remove earlyStopping");
+  return {};
 }
 
 /// Members that exclude each other.
@@ -124,7 +173,7 @@ Status check(const Settings& settings) {
     return excluded("classWeights: balanced needs the task classification");
   if (settings.head_classes == 1 && settings.loss == Loss::kCrossEntropy)
     return excluded("head.classes must be 2 or more for the loss crossEntropy");
-  return {};
+  return check_continual(settings);
 }
 
 Loss default_loss(Task task) {
@@ -136,6 +185,22 @@ Loss default_loss(Task task) {
 Json json_of(const std::vector<std::string>& texts) {
   Json out = Json::array();
   for (const std::string& text : texts) out.push_back(text);
+  return out;
+}
+
+Json continual_json(const Continual& continual) {
+  Json out = Json::object();
+  if (continual.replay)
+    out.set("replay", Json::object({{"samples", continual.replay->samples},
+                                    {"perClass", continual.replay->per_class}}));
+  if (continual.ewc)
+    out.set("ewc",
+            Json::object({{"lambda", continual.ewc->lambda}, {"samples", continual.ewc->samples}}));
+  if (continual.lwf)
+    out.set("lwf", Json::object({{"lambda", continual.lwf->lambda},
+                                 {"temperature", continual.lwf->temperature}}));
+  if (continual.agem) out.set("agem", Json::object({{"samples", continual.agem->samples}}));
+  if (continual.slda) out.set("slda", Json::object({{"shrinkage", continual.slda->shrinkage}}));
   return out;
 }
 
@@ -178,6 +243,22 @@ Result<Settings> parse_settings(const Json& json) {
   }
   in.choice("classWeights", out.balanced_classes, kClassWeights);
   read("augment", out.augment, read_augment);
+  if (const Json* continual = in.object("continual")) {
+    SettingsReader methods(*continual, "continual", status);
+    const auto read_method = [&](std::string_view name, auto& part, auto function) {
+      const Json* value = methods.object(name);
+      if (value == nullptr) return;
+      std::decay_t<decltype(*part)> method;
+      function(SettingsReader(*value, methods.path(name), status), method);
+      part = method;
+    };
+    read_method("replay", out.continual.replay, read_replay);
+    read_method("ewc", out.continual.ewc, read_ewc);
+    read_method("lwf", out.continual.lwf, read_lwf);
+    read_method("agem", out.continual.agem, read_agem);
+    read_method("slda", out.continual.slda, read_slda);
+    methods.end();
+  }
   in.text("labelColumn", out.label_column);
   in.texts("featureColumns", out.feature_columns);
   std::int64_t seed = 1;
@@ -225,6 +306,7 @@ Json to_json(const Settings& settings) {
   out.set("augment", Json::object({{"flip", settings.augment.flip},
                                    {"crop", settings.augment.crop},
                                    {"jitter", settings.augment.jitter}}));
+  if (settings.continual.any()) out.set("continual", continual_json(settings.continual));
   out.set("labelColumn", settings.label_column);
   out.set("featureColumns", json_of(settings.feature_columns));
   out.set("seed", static_cast<std::int64_t>(settings.seed));

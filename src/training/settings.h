@@ -39,6 +39,32 @@ struct EarlyStopping {
   bool lower_is_better() const { return metric == "loss" || metric == "mae" || metric == "rmse"; }
 };
 
+/// Methods against forgetting (docs/design/027-training-runs.md has the formulas).
+struct Continual {
+  struct Replay {
+    std::int64_t samples = 500, per_class = 0;  // 0: no limit
+  };
+  struct Ewc {
+    double lambda = 100;
+    std::int64_t samples = 200;  // for the Fisher information
+  };
+  struct Lwf {
+    double lambda = 1, temperature = 2;
+  };
+  struct Agem {
+    std::int64_t samples = 256;  // of the memory
+  };
+  struct Slda {
+    double shrinkage = 1e-4;
+  };
+  std::optional<Replay> replay;
+  std::optional<Ewc> ewc;
+  std::optional<Lwf> lwf;
+  std::optional<Agem> agem;
+  std::optional<Slda> slda;
+  bool any() const { return replay || ewc || lwf || agem || slda; }
+};
+
 struct Settings {
   samples::Task task = samples::Task::kClassification;
   std::int64_t epochs = 5;
@@ -55,6 +81,7 @@ struct Settings {
   std::optional<std::int64_t> head_classes;  // replaces the last layer
   bool balanced_classes = false;             // classWeights: balanced
   samples::Augment augment;
+  Continual continual;
   std::string label_column;                  // csv, tsv; "": the last
   std::vector<std::string> feature_columns;  // csv, tsv; empty: all others
   std::uint64_t seed = 1;                    // below 2^63

@@ -91,6 +91,26 @@ Result<std::string> Pictures::picture(std::size_t index) const {
   return read().context(place(index));
 }
 
+Result<std::vector<std::int64_t>> Pictures::labels(const Context& ctx,
+                                                   std::span<const std::size_t> indices) const {
+  Batch out;
+  for (const std::size_t index : indices) {
+    TRY_VOID(ctx.check());
+    TRY(const Item found, item(index).context(place(index)));
+    const std::string_view label = found.label;
+    TRY_VOID(labels_.append({&label, 1}, out).context(place(index)));
+  }
+  return std::move(out.labels);
+}
+
+Result<std::string> Pictures::line(std::size_t index) const {
+  TRY(const Item found, item(index).context(place(index)));
+  if (found.box) return std::to_string(index);
+  const std::string path = found.path.string();
+  const bool blanks = (path + found.label).find_first_of(" \v\f") != std::string::npos;
+  return path + (blanks ? "\t" : " ") + found.label;
+}
+
 class Pictures::Reader final : public SampleReader {
  public:
   explicit Reader(const Pictures& pictures) : pictures_(pictures) {}

@@ -32,6 +32,9 @@ class Pictures : public Readable {
       : Readable(std::move(labels)), tree_(tree), input_(std::move(input)) {}
 
   Result<std::string> picture(std::size_t index) const override;
+  Result<std::vector<std::int64_t>> labels(const Context& ctx,
+                                           std::span<const std::size_t> indices) const override;
+  Result<std::string> line(std::size_t index) const override;
 
  protected:
   struct Item {

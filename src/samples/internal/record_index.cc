@@ -115,8 +115,16 @@ Result<const Record*> RecordIndex::Reader::read(std::size_t index) {
   text_.resize(
       static_cast<std::size_t>(std::min<std::uint64_t>(end - begin, dataset::kRecordBytesMax + 2)));
   TRY_VOID(read_exactly(*file_, begin, text_));
-  TRY_VOID(record_.parse(text_, true));
+  TRY(const auto length, record_.parse(text_, true));
+  length_ = length.value_or(text_.size());
   return &record_;
+}
+
+Result<std::string_view> RecordIndex::Reader::text(std::size_t index) {
+  TRY_VOID(read(index));
+  std::string_view out = std::string_view(text_).substr(0, length_);
+  while (out.ends_with('\n') || out.ends_with('\r')) out.remove_suffix(1);
+  return out;
 }
 
 }  // namespace varda::samples::internal

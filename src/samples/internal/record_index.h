@@ -39,6 +39,8 @@ class RecordIndex {
     explicit Reader(const RecordIndex& index) : index_(index), record_(index.dialect_) {}
     /// Valid until the next call. kConflict: the file changed.
     Result<const Record*> read(std::size_t index);
+    /// The bytes of the record without the line end. Valid as read() is.
+    Result<std::string_view> text(std::size_t index);
 
    private:
     const RecordIndex& index_;
@@ -46,6 +48,7 @@ class RecordIndex {
     const void* open_ = nullptr;  // the entry of `file_`
     std::unique_ptr<os::ReadableFile> file_;
     std::string text_;
+    std::size_t length_ = 0;  // of the record in `text_`, with the line end
   };
 
  private:

@@ -27,6 +27,17 @@ class Table final : public Readable {
   std::size_t size() const override { return index_.size(); }
   std::string place(std::size_t index) const override { return index_.place(index); }
   std::vector<double> fill() const override { return fill_; }
+  Result<std::string> line(std::size_t index) const override {
+    RecordIndex::Reader records(index_);
+    TRY(const std::string_view text, records.text(index));
+    return std::string(text);
+  }
+  std::string header() const override {
+    std::string out;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      out += (i > 0 ? std::string(1, dialect_.delimiter) : "") + quoted(names_[i]);
+    return out;
+  }
   std::vector<std::string> features() const override {
     std::vector<std::string> out;
     for (const std::size_t column : features_) out.push_back(column_name(column));
@@ -35,6 +46,13 @@ class Table final : public Readable {
 
  private:
   class Reader;
+  /// The field as RFC 4180 writes it.
+  std::string quoted(const std::string& field) const {
+    if (!dialect_.quotes || field.find_first_of("\",\r\n") == std::string::npos) return field;
+    std::string out = "\"";
+    for (const char c : field) out += c == '"' ? "\"\"" : std::string(1, c);
+    return out + "\"";
+  }
   Result<tensor::Tensor> allocate(std::size_t count) const override {
     return input_->allocate(count);
   }

@@ -28,11 +28,21 @@ std::string number_list(std::span<const float> values) {
 Result<Evaluation> evaluate(const Context& ctx, const RunData& data, const Batches& batches,
                             const Settings& settings, train::Trainer& trainer,
                             const std::function<void()>& report) {
+  const auto answer = [&](const samples::Batch& batch) -> Result<tensor::Tensor> {
+    TRY(const auto inputs, batches.inputs(batch));
+    return trainer.predict(inputs);
+  };
+  return evaluate(ctx, data, batches, settings, {trainer.activation(), answer}, report);
+}
+
+Result<Evaluation> evaluate(const Context& ctx, const RunData& data, const Batches& batches,
+                            const Settings& settings, const Answers& answers,
+                            const std::function<void()>& report) {
   const std::size_t width = batches.values();
   Metrics metrics({.task = settings.task,
                    .outputs = width,
                    .loss = settings.loss,
-                   .activation = trainer.activation(),
+                   .activation = answers.activation,
                    .huber_delta = settings.huber_delta});
   Evaluation out;
   samples::Loader loader(data.evaluation(), data.split().evaluation,
@@ -41,8 +51,7 @@ Result<Evaluation> evaluate(const Context& ctx, const RunData& data, const Batch
     TRY(const auto batch, loader.next(ctx));
     if (!batch) break;
     TRY_VOID(batches.check(*batch, data.evaluation(), settings.task));
-    TRY(const auto inputs, batches.inputs(*batch));
-    TRY(const tensor::Tensor output, trainer.predict(inputs));
+    TRY(const tensor::Tensor output, answers.of(*batch));
     for (std::size_t i = 0; i < batch->indices.size(); ++i) {
       const auto row = output.values<float>().subspan(i * width, width);
       const bool classes = data.is_classification();

@@ -40,7 +40,7 @@ Result<Opened> open_trainer(infer::Engine& engine, const RunData& data, const Se
   const std::size_t first[] = {data.split().train.front()};
   TRY(const samples::Batch example, data.train().read(first, {}, 0));
   TRY(const auto inputs, batches.inputs(example));
-  const train::Trainer::Options options = {
+  train::Trainer::Options options = {
       .gradients = {.loss = settings.loss,
                     .huber_delta = settings.huber_delta,
                     .freeze = settings.freeze},
@@ -48,6 +48,9 @@ Result<Opened> open_trainer(infer::Engine& engine, const RunData& data, const Se
       .clip_norm = settings.clip_norm,
       .threads = settings.threads > 0 ? static_cast<unsigned>(settings.threads)
                                       : std::max(1u, std::thread::hardware_concurrency())};
+  if (const auto& lwf = settings.continual.lwf)
+    options.gradients.distillation =
+        train::Distillation{.weight = lwf->lambda, .temperature = lwf->temperature};
   TRY(out.trainer, train::Trainer::open(engine, std::move(file), inputs, options));
   batches.output = out.trainer->output_shape();
   TRY_VOID(data.check_outputs(batches.values()));

@@ -21,6 +21,7 @@ Result<Outcome> parse_outcome(const Json& json) {
               .worst = std::move(evaluation.worst),
               .stopped_early = json["stoppedEarly"].as_bool(),
               .samples = static_cast<std::uint64_t>(json["samples"].as_integer()),
+              .replayed = static_cast<std::uint64_t>(json["replayed"].as_integer()),
               .fingerprint = json["fingerprint"].as_string(),
               .seconds = json["seconds"].as_double()};
   for (const Json& name : json["classes"].as_array()) out.classes.push_back(name.as_string());
@@ -70,6 +71,7 @@ codec::Json to_json(const Outcome& outcome) {
   out.set("classes", std::move(classes));
   out.set("stoppedEarly", outcome.stopped_early);
   out.set("samples", outcome.samples);
+  if (outcome.replayed > 0) out.set("replayed", outcome.replayed);
   out.set("fingerprint", outcome.fingerprint);
   out.set("seconds", outcome.seconds);
   return out;

@@ -50,6 +50,10 @@ Result<std::string> identity_of(const Request& request) {
       {{"settings", std::move(settings)}, {"model", codec::Sha256::of(request.model).hex()}});
   TRY(Json train, identity_of_data(*request.train));
   json.set("data", std::move(train));
+  if (request.old) {
+    TRY(Json old, identity_of_data(*request.old));
+    json.set("old", std::move(old));
+  }
   if (request.evaluation) {
     TRY(Json evaluation, identity_of_data(*request.evaluation));
     json.set("evaluation", std::move(evaluation));

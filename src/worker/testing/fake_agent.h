@@ -44,6 +44,11 @@ class FakeAgent {
     const MutexLock lock(mutex_);
     refusals_[request] = status;
   }
+  /// The assignment that GET /v1/assignment answers.
+  void assign(codec::Json assignment) {
+    const MutexLock lock(mutex_);
+    assignment_ = std::move(assignment);
+  }
   void change_token(const std::string& token) {
     directory_.write("token", token);
     const MutexLock lock(mutex_);
@@ -110,6 +115,8 @@ class FakeAgent {
     if (path.starts_with("/v1/streams/")) return with(404);  // the node has no streams
     constexpr std::string_view kArtifacts = "/v1/artifacts/";
     if (path.starts_with(kArtifacts)) return take(request, files_[path.substr(kArtifacts.size())]);
+    if (path == "/v1/assignment")
+      return with(200, codec::Json::object({{"revision", "1"}, {"assignment", assignment_}}));
     auto body = codec::parse_json(request.body);
     if (!body.ok()) return with(400);
     bodies_[path] = std::move(*body);
@@ -148,6 +155,7 @@ class FakeAgent {
   std::vector<std::string> requests_ GUARDED_BY(mutex_);
   std::map<std::string, codec::Json> bodies_ GUARDED_BY(mutex_);
   std::map<std::string, File> files_ GUARDED_BY(mutex_);
+  codec::Json assignment_ GUARDED_BY(mutex_);
   std::unique_ptr<net::Server> server_;
 };
 
