@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::string_view kTarget = "target";
 constexpr std::string_view kJoint = "joint.json";
+constexpr std::string_view kTrial = "trial.json";
 constexpr std::uint64_t kJointBytesMax =
     1 << 20;  // larger files were not written here and are not compared
 constexpr std::string_view kLastGood = ".last-good";
@@ -32,10 +33,11 @@ Status check_key(std::string_view key) {
 }
 
 Status check_version(std::string_view version) {
-  if (plain_name(version, 63) && version != kTarget && version != kJoint) return {};
+  if (plain_name(version, 63) && version != kTarget && version != kJoint && version != kTrial)
+    return {};
   return Error(Code::kInvalid, "version \"" + std::string(version) +
                                    "\": must be 1-63 of [A-Za-z0-9._-], not start with \".\" and "
-                                   "not be \"target\" or \"joint.json\"");
+                                   "not be \"target\", \"joint.json\" or \"trial.json\"");
 }
 
 }  // namespace
@@ -115,10 +117,19 @@ Status ModelTree::note_last_good(std::string_view key, std::string_view line) {
 }
 
 Status ModelTree::set_joint_file(std::string_view key, const codec::Json& joint) {
+  return set_file(key, kJoint, joint);
+}
+
+Status ModelTree::set_trial_file(std::string_view key, const codec::Json& trial) {
+  return set_file(key, kTrial, trial);
+}
+
+Status ModelTree::set_file(std::string_view key, std::string_view name,
+                           const codec::Json& content) {
   TRY_VOID(check_key(key));
-  const os::Path model = directory(key), place = model / kJoint;
+  const os::Path model = directory(key), place = model / name;
   TRY(const auto existing, fs_->stat(place));
-  if (joint.is_null()) {
+  if (content.is_null()) {
     if (!existing) return {};
     TRY_VOID(fs_->remove(place));
     return fs_->sync_directory(model);
@@ -127,12 +138,12 @@ Status ModelTree::set_joint_file(std::string_view key, const codec::Json& joint)
     TRY(const std::string text, os::read_file(*fs_, place, kJointBytesMax));
     const auto stored = codec::parse_json(text);
     // Compares values, because servers ignore the order of members.
-    if (stored.ok() && *stored == joint) return {};
+    if (stored.ok() && *stored == content) return {};
   }
   TRY_VOID(fs_->make_directories(model, 0755));
   TRY_VOID(fs_->sync_directory(model.parent_path()));
   TRY_VOID(fs_->sync_directory(root_));
-  return write_text(model, kJoint, codec::write_json(joint) + "\n");
+  return write_text(model, name, codec::write_json(content) + "\n");
 }
 
 Status ModelTree::set_target(std::string_view key, std::string_view version) {

@@ -4,6 +4,8 @@
 //                             nothing is copied
 //   root/NS/NAME/target       one line: the active version; replaced by rename
 //   root/NS/NAME/joint.json   the tiers after this model (docs/design/017); replaced by rename
+//   root/NS/NAME/trial.json   a second version to answer beside the active one (serving/trial);
+//                             replaced by rename
 //   root/NS/NAME/.last-good   one line: the version that served last, for a starting server
 //                             (serving/layout.h); replaced by rename
 //   root/NS/NAME/.numbered/…  the same for a server that knows numbers only (numbered_view.h)
@@ -47,6 +49,8 @@ class ModelTree {
   /// so it works before the first version. Durable on return; a failure leaves the old file.
   /// kExhausted: the disk is full.
   Status set_joint_file(std::string_view key, const codec::Json& joint);
+  /// The same for `trial.json`.
+  Status set_trial_file(std::string_view key, const codec::Json& trial);
   /// The version in `target`; absent: no such file.
   Result<std::optional<std::string>> target(std::string_view key) const;
 
@@ -62,6 +66,7 @@ class ModelTree {
 
  private:
   ModelTree(os::FileSystem& fs, os::Path root) : fs_(&fs), root_(std::move(root)) {}
+  Status set_file(std::string_view key, std::string_view name, const codec::Json& content);
   Status write_text(const os::Path& directory, std::string_view name, const std::string& text);
   Status hide(const os::Path& directory, std::string_view version);
   Status remove_tree(const os::Path& directory, std::string_view name);

@@ -39,9 +39,10 @@ std::vector<api::EdgeModelVersion> archives_of(const api::InferenceModel& model,
 
 std::vector<api::EdgeModelVersion> versions_to_hold(
     std::string_view key, const std::vector<api::EdgeModelVersion>& archives,
-    const std::string& target, const api::EdgeNode& node) {
+    const std::string& target, const api::EdgeNode& node, const std::string& trial) {
   const api::EdgeModelReport* report = node.status.find_model(key);
   std::set<std::string> wanted{target};
+  if (!trial.empty()) wanted.insert(trial);
   if (report != nullptr) {
     if (!report->exposed.empty()) wanted.insert(report->exposed);
     if (report->serving && !report->serving->version.empty())

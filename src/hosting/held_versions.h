@@ -18,12 +18,13 @@ std::vector<api::EdgeModelVersion> archives_of(const api::InferenceModel& model,
                                                const ModelKeys* keys);
 
 /// Selects from `archives`, in their order, the versions that `node` holds of model `key` (as in
-/// EdgeNode.spec.models). These are the target, the exposed version and the serving version. One
+/// EdgeNode.spec.models). These are the target, the version on trial ("": none), the exposed
+/// version and the serving version. One
 /// more version that is present, the last of them, allows a rollback without the network. A node
 /// never evicts a held version. So the version for a rollback is left out while another version has
 /// no room. The node then removes it if that helps, and keeps it otherwise.
 std::vector<api::EdgeModelVersion> versions_to_hold(
     std::string_view key, const std::vector<api::EdgeModelVersion>& archives,
-    const std::string& target, const api::EdgeNode& node);
+    const std::string& target, const api::EdgeNode& node, const std::string& trial = "");
 
 }  // namespace varda::hosting

@@ -77,15 +77,12 @@ class InferJob final : public Job {
     std::vector<tensor::Named> outputs;
     if (ran) outputs = inferred->outputs;  // copies share the bytes
     Response response = respond_with(std::move(inferred));
-    if (part_.role == TrialPart::Role::kOnTrial && response.status != 200) {
-      version_->live().failed();
-      return fall_back();
-    }
+    if (part_.role == TrialPart::Role::kOnTrial && response.status != 200) return fall_back();
     (ran ? stats.success : stats.failure).add();
     stats.request_us.add(microseconds(system_clock().now() - call_.arrived));
-    const bool answered = response.status == 200;
+    const int status = response.status;
     responder_(std::move(response));
-    count(answered, took, std::move(outputs));
+    count(status, took, std::move(outputs));
   }
 
   /// Answers without running the model.
@@ -93,9 +90,7 @@ class InferJob final : public Job {
     if (part_.role == TrialPart::Role::kOnTrial) return fall_back();
     version_->stats().failure.add();
     responder_(error_response(error));
-    version_->live().failed();
-    if (part_.trial != nullptr && part_.role == TrialPart::Role::kServing)
-      part_.trial->serving_failed();
+    count(oip::http_status(error.code()), {}, {});
   }
 
  private:
@@ -115,18 +110,19 @@ class InferJob final : public Job {
   }
 
   // After the answer, so that counts delay nothing.
-  void count(bool answered, Duration took, std::vector<tensor::Named> outputs) {
-    trial::LiveCounts& live = version_->live();
-    answered ? live.answered(took, outputs) : live.failed();
+  void count(int status, Duration took, std::vector<tensor::Named> outputs) {
+    if (status != 200) {
+      if (status == 400 || status == 404 || status == 501) return;  // the request is wrong
+      version_->live().failed();
+      if (part_.trial != nullptr) part_.trial->serving_failed();
+      return;
+    }
+    version_->live().answered(took, outputs);
     if (part_.trial == nullptr) return;
     trial::Trial& trial = *part_.trial;
     if (part_.role == TrialPart::Role::kOnTrial) return trial.answered(took, outputs);
-    if (part_.role == TrialPart::Role::kFallback) {
-      // A request that both versions fail says nothing about the version on trial.
-      if (!answered) return;
-      trial.failed();
-    }
-    if (!answered) return trial.serving_failed();
+    // A request that both versions fail says nothing about the version on trial.
+    if (part_.role == TrialPart::Role::kFallback) trial.failed();
     trial.serving_answered(took, outputs);
     if (trial.mode() == trial::Mode::kShadow)
       trial.runner().offer(part_.trial, call_, std::move(outputs), limits_);

@@ -32,6 +32,7 @@ Executor::Options executor_options(const ModelConfig& config) {
 ModelVersion::ModelVersion(const Source& source, ModelConfig config, metrics::Registry& registry)
     : config_(std::move(config)),
       stats_(registry, source.model, source.version),
+      live_(&stats_.best_score),
       executor_(executor_options(config_)) {
   metadata_.name = source.model;
   metadata_.versions = {source.version};

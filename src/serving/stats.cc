@@ -1,6 +1,17 @@
 #include "serving/stats.h"
 
+#include <vector>
+
 namespace varda::serving {
+namespace {
+
+std::vector<double> score_buckets() {
+  std::vector<double> out;
+  for (int i = 1; i <= 20; ++i) out.push_back(i / 20.0);
+  return out;
+}
+
+}  // namespace
 
 VersionStats::VersionStats(metrics::Registry& registry, const std::string& model,
                            const std::string& version)
@@ -35,6 +46,9 @@ VersionStats::VersionStats(metrics::Registry& registry, const std::string& model
       predict_seconds(registry.histogram("request_predict_seconds", "Time of the model's runs.",
                                          metrics::latency_buckets(),
                                          {{"model_name", model}, {"model_version", version}})),
+      best_score(registry.histogram("varda_model_best_score",
+                                    "Score of the best class of each sample, 0 to 1.",
+                                    score_buckets(), {{"model", model}, {"version", version}})),
       ready(registry.gauge("varda_model_ready",
                            "1 while this version answers requests that name no version.",
                            {{"model", model}, {"version", version}})),

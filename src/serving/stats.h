@@ -24,6 +24,7 @@ struct VersionStats {
   metrics::Counter&
       compute_output_us;  // nv_inference_compute_output_duration_us: softmax, labels, boxes
   metrics::Histogram& predict_seconds;  // request_predict_seconds
+  metrics::Histogram& best_score;       // varda_model_best_score: per sample, 0 to 1
   metrics::Gauge& ready;                // varda_model_ready: 1 while this version is active
   metrics::Gauge& load_seconds;         // varda_model_load_seconds: read, prepare and warm
 };

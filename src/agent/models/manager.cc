@@ -406,6 +406,7 @@ void Manager::act(const Plan& plan) {
       shown.versions.push_back(expose.version);
     if (moved) log::info("version exposed", {{"model", expose.key}, {"version", expose.version}});
   }
+  follow_trials(plan);
   // A restarted server falls back to this version while the target is loading, or after it failed.
   for (const auto& [key, line] : poller_.last_good()) {
     if (plan.keep.contains(key) && shown_.contains(key))
@@ -437,6 +438,47 @@ void Manager::act(const Plan& plan) {
     numbered_.erase(key);
     log::info("model removed", {{"model", key}});
   }
+}
+
+// The target is written first: a server that has loaded a version on trial and then sees it as the
+// target needs no second load.
+void Manager::follow_trials(const Plan& plan) {
+  std::map<std::string, World::Problem> problems;
+  std::set<std::string> named;
+  const auto fails = [&](const std::string& key, const Status& status) {
+    if (status.ok()) return false;
+    const bool full = status.error().code() == Code::kExhausted;
+    World::Problem problem{full ? "DiskFull" : "WriteFailed",
+                           "trial.json cannot be written: " + status.error().message()};
+    if (const auto before = trial_problems_.find(key);
+        before == trial_problems_.end() || before->second != problem)
+      log::error("trial.json not written", {{"model", key}, {"error", status.error()}});
+    problems.emplace(key, std::move(problem));
+    return true;
+  };
+  for (const Plan::Expose& one : plan.trials) {
+    const api::EdgeModel* model = list_->spec.find_model(one.key);
+    const auto installed = store_.find(one.job.digest);
+    if (model == nullptr || !model->trial || !installed) continue;
+    auto& held = exposed_[one.key];
+    const auto known = held.find(one.version);
+    Shown& shown = shown_[one.key];
+    const bool present = std::find(shown.versions.begin(), shown.versions.end(), one.version) !=
+                         shown.versions.end();
+    if (!present || known == held.end() || known->second.digest != one.job.digest) {
+      if (fails(one.key, tree_.expose(one.key, one.version, installed->directory))) continue;
+      held.insert_or_assign(one.version, one.job);
+      if (!present) shown.versions.push_back(one.version);
+    }
+    named.insert(one.key);
+    (void)fails(one.key, tree_.set_trial_file(one.key, model->trial->to_json()));
+  }
+  for (const api::EdgeModel& model : list_->spec.models)
+    if (!named.contains(model.key))
+      (void)fails(model.key, tree_.set_trial_file(model.key, codec::Json()));
+  trial_problems_ = std::move(problems);
+  if (!trial_problems_.empty())
+    joint_due_ = std::min(joint_due_, clock_.now() + options_.joint_retry);
 }
 
 void Manager::show_numbers() {
@@ -565,6 +607,8 @@ World Manager::world() const {
   World out;
   out.shown = shown_;
   out.serving = poller_.reports();
+  out.trials = poller_.trials();
+  out.trial_problems = trial_problems_;
   const MutexLock lock(mutex_);
   out.jobs = jobs();
   return out;

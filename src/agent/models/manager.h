@@ -96,6 +96,8 @@ class Manager final : public core::NodeComponent {
   /// Writes the joint.json files, before any target.
   void write_joint_files();
   void act(const Plan& plan);
+  /// Exposes versions on trial and writes the trial.json files, after all targets.
+  void follow_trials(const Plan& plan);
   /// Updates the views of servers that know only version numbers.
   void show_numbers();
   void save_failures();
@@ -131,6 +133,7 @@ class Manager final : public core::NodeComponent {
     friend bool operator==(const Unwritten&, const Unwritten&) = default;
   };
   std::map<std::string, Unwritten> unwritten_;                  // by model key
+  std::map<std::string, World::Problem> trial_problems_;        // by model key
   std::map<codec::Sha256, std::set<std::string>> shared_with_;  // from the work list
   std::map<JobKey, JobReport> remembered_;                      // of a previous run
   api::EdgeDisk disk_;

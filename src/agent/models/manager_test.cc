@@ -167,6 +167,56 @@ TEST_F(ModelManagerTest, OtherVersionsOfTheModelAreBasesOfADownload) {
                                                         {"http://files/x", {}}}));
 }
 
+TEST_F(ModelManagerTest, VersionOnTrialIsExposedAndNamedInItsFile) {
+  CHECK(fs.make_directories("/installed", 0755).ok());
+  CHECK(os::write_file_atomically(fs, "/installed/model.onnx", "graph").ok());
+  store.present = artifact::Installed{.directory = "/installed", .bytes = 5};
+  spec.models[0].versions.push_back(spec.models[0].versions[0]);
+  spec.models[0].versions[1].version = "4";
+  spec.models[0].versions[1].sha256 = Sha256::of("4").hex();
+  api::ModelTrial trial;
+  trial.version = "4";
+  trial.mode = "canary";
+  trial.share = 0.5;
+  spec.models[0].trial = trial;
+  manager.apply({{"", 3}, spec});
+  run("models");
+  const auto text = [this](const char* name) {
+    return os::read_file(fs, std::string("/models/default/digits/") + name, 1000).value_or("");
+  };
+  EXPECT_EQ(text("trial.json"), R"({"version":"4","mode":"canary","share":0.5})"
+                                "\n");
+  EXPECT_EQ(text("target"), "3\n");
+  EXPECT_EQ(text("4/model.onnx"), "graph");
+
+  // The version becomes the target, and the trial ends with the same list.
+  spec.models[0].target = "4";
+  spec.models[0].trial.reset();
+  manager.apply({{"", 4}, spec});
+  run("models");
+  EXPECT_EQ(text("target"), "4\n");
+  EXPECT_EQ(text("trial.json"), "");
+}
+
+TEST_F(ModelManagerTest, TrialFileThatCannotBeWrittenFailsTheTrial) {
+  CHECK(fs.make_directories("/installed", 0755).ok());
+  CHECK(os::write_file_atomically(fs, "/installed/model.onnx", "graph").ok());
+  store.present = artifact::Installed{.directory = "/installed", .bytes = 5};
+  api::ModelTrial trial;
+  trial.version = "3";
+  trial.mode = "shadow";
+  spec.models[0].trial = trial;
+  CHECK(fs.make_directories("/models/default/digits/trial.json/x", 0755).ok());
+  manager.apply({{"", 3}, spec});
+  run("models");
+  api::EdgeNodeStatus status;
+  (void)manager.put_report(status, {});
+  ASSERT_TRUE(status.models.at(0).trial);
+  EXPECT_EQ(status.models[0].trial->state, "Failed");
+  EXPECT_EQ(status.models[0].trial->reason, "WriteFailed");
+  EXPECT_EQ(status.models[0].exposed, "3");
+}
+
 TEST_F(ModelManagerTest, ADiskThatFillsUpIsReportedWithinSeconds) {
   run("models");
   fs.set_capacity(400 * kMiB);

@@ -58,6 +58,41 @@ EdgeVersionReport report_version(const api::EdgeModel& model, const api::EdgeMod
   return out;
 }
 
+// Servers of the other layout know no trial.json.
+bool has_trial(const api::EdgeModel& model) {
+  return model.trial && model.layout != api::EdgeModel::kNumbered;
+}
+
+api::ModelTrialStatus report_trial(const api::EdgeModel& model, const api::EdgeModelReport& report,
+                                   const World& world) {
+  using Status = api::ModelTrialStatus;
+  Status out;
+  out.version = model.trial->version;
+  out.mode = model.trial->mode;
+  out.state = Status::kPending;
+  const auto failed = [&out](std::string reason, std::string message) {
+    out.state = Status::kFailed;
+    out.reason = std::move(reason);
+    out.message = std::move(message);
+    return out;
+  };
+  if (!has_trial(model))
+    return failed("TrialUnsupported", "the model's server cannot load a second version");
+  const auto problem = world.trial_problems.find(model.key);
+  if (problem != world.trial_problems.end())
+    return failed(problem->second.reason, problem->second.message);
+  const EdgeVersionReport* version = report.find_version(out.version);
+  if (version == nullptr)
+    return failed("VersionMissing", "the work list has no archive of version " + out.version);
+  if (version->state == EdgeVersionReport::kFailed)
+    return failed(version->reason, version->message);
+  const auto answer = world.trials.find(model.key);
+  if (answer != world.trials.end() && answer->second.version == out.version &&
+      (answer->second.mode == out.mode || answer->second.mode.empty()))
+    out = answer->second;
+  return out;
+}
+
 }  // namespace
 
 std::optional<JobKey> job_of(const api::EdgeModel& model, const api::EdgeModelVersion& version) {
@@ -93,9 +128,10 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
       const auto job = job_of(model, version);
       if (!job) continue;
       const JobReport* state = find_job(world, job);
-      if (version.version != model.target || state == nullptr ||
-          state->state != JobReport::State::kReady)
-        continue;
+      if (state == nullptr || state->state != JobReport::State::kReady) continue;
+      if (has_trial(model) && version.version == model.trial->version)
+        out.trials.push_back({model.key, version.version, *job});
+      if (version.version != model.target) continue;
       out.expose.push_back({model.key, version.version, *job});
       active = version.version;
     }
@@ -116,6 +152,7 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
     if (model.serving->status_query) poll.status_query = *model.serving->status_query;
     if (numbered) poll.numbers = shown->numbers;
     poll.joint = model.joint.is_object();
+    if (has_trial(model)) poll.trial = codec::write_json(model.trial->to_json());
     out.poll.push_back(std::move(poll));
   }
   for (const auto& [key, shown] : world.shown)
@@ -147,6 +184,7 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
     if (const auto serving = world.serving.find(model.key);
         model.serving && !one.exposed.empty() && serving != world.serving.end())
       one.serving = serving->second;
+    if (model.trial) one.trial = report_trial(model, one, world);
     if (const auto joint = world.joint_reports.find(model.key);
         model.joint.is_object() && joint != world.joint_reports.end())
       one.joint = joint->second;

@@ -51,6 +51,12 @@ struct World {
   std::map<std::string, Shown> shown;                     // by model key
   std::map<std::string, api::EdgeServingReport> serving;  // by model key
   std::map<std::string, codec::Json> joint_reports;       // tier reports, by model key
+  std::map<std::string, api::ModelTrialStatus> trials;    // servers' reports, by model key
+  struct Problem {
+    std::string reason, message;
+    friend bool operator==(const Problem&, const Problem&) = default;
+  };
+  std::map<std::string, Problem> trial_problems;  // why trial.json is not written, by model key
 };
 
 struct Poll {
@@ -60,8 +66,9 @@ struct Poll {
   std::string target;  // the exposed version
   api::EdgeStatusQuery status_query = {};
   std::map<std::string, std::string> numbers =
-      {};              // as Shown::numbers; empty: the server knows names
-  bool joint = false;  // poll its tiers as well
+      {};                  // as Shown::numbers; empty: the server knows names
+  bool joint = false;      // poll its tiers as well
+  std::string trial = {};  // content of its trial.json, and poll the trial as well; "": no trial
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 
@@ -72,6 +79,7 @@ struct Plan {
     JobKey job;
   };
   std::vector<Expose> expose;                         // and set as the target
+  std::vector<Expose> trials;                         // and name in trial.json
   std::vector<std::string> clear;                     // models that lose their target
   std::map<std::string, std::set<std::string>> keep;  // versions to keep besides the target
   std::vector<std::string> remove;                    // models no longer in the work list

@@ -13,7 +13,7 @@ using codec::Json;
 using codec::Sha256;
 
 // A golden case of testdata/plan. Given: `spec` as in EdgeNode, `jobs` by version (sha256 of
-// "VERSION"), `shown`, `serving`. Expected: `plan`, `report`.
+// "VERSION"), `shown`, `serving`, `trials`. Expected: `plan`, `report`.
 struct Case {
   api::EdgeNodeSpec spec;
   World world;
@@ -83,6 +83,10 @@ Case read_case(const Json& yaml) {
   }
   for (const auto& [key, serving] : yaml["serving"].as_object())
     out.world.serving[key] = serving_of(serving);
+  for (const auto& [key, trial] : yaml["trials"].as_object()) {
+    if (auto report = api::ModelTrialStatus::of_server(trial))
+      out.world.trials.emplace(key, std::move(*report));
+  }
   return out;
 }
 
@@ -92,9 +96,10 @@ Json write_plan(const std::vector<JobKey>& jobs, const Plan& plan) {
     if (!list.empty()) out.set(name, std::move(list));
   };
   Json install = Json::array(), expose = Json::array(), clear = Json::array(),
-       keep = Json::object(), remove = Json::array(), poll = Json::array();
+       keep = Json::object(), remove = Json::array(), poll = Json::array(), trials = Json::array();
   for (const JobKey& job : jobs) install.push_back(job.url);
   for (const auto& one : plan.expose) expose.push_back(one.key + "=" + one.version);
+  for (const auto& one : plan.trials) trials.push_back(one.key + "=" + one.version);
   for (const std::string& key : plan.clear) clear.push_back(key);
   for (const auto& [key, versions] : plan.keep) {
     Json list = Json::array();
@@ -107,10 +112,12 @@ Json write_plan(const std::vector<JobKey>& jobs, const Plan& plan) {
     for (const auto& [number, version] : one.numbers) text += " " + number + "=" + version;
     if (one.status_query != api::EdgeStatusQuery{})
       text += " " + one.status_query.method + " " + one.status_query.path;
+    if (!one.trial.empty()) text += " trial";
     poll.push_back(text);
   }
   put("install", install);
   put("expose", expose);
+  put("trials", trials);
   put("clear", clear);
   put("keep", keep);
   put("remove", remove);

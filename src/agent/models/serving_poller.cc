@@ -9,6 +9,7 @@ namespace varda::agent::models {
 namespace {
 
 constexpr std::size_t kJointBytesMax = 256 << 10, kJointDepthMax = 16;
+constexpr std::size_t kTrialBytesMax = 64 << 10;
 
 bool same(const api::EdgeServingReport& a, const api::EdgeServingReport& b) {
   return a.version == b.version && a.state == b.state && a.failed_version == b.failed_version &&
@@ -25,11 +26,12 @@ void ServingPoller::set(std::vector<Poll> polls) {
   const SteadyTime now = clock_.now();
   for (Poll& poll : polls) {
     const auto known = states_.find(poll.key);
-    State state{poll, now, 0, std::nullopt, "", {}};
+    State state{poll, now, 0, std::nullopt, "", std::nullopt, now, {}};
     if (known != states_.end() && known->second.poll == poll) {
       state = std::move(known->second);
     } else if (known != states_.end() && known->second.poll.url == poll.url) {
       state.last_good = known->second.last_good;
+      if (!poll.trial.empty()) state.trial = known->second.trial;
       state.report =
           known->second
               .report;  // same server, new target: the last answer holds until the next poll
@@ -45,6 +47,14 @@ std::map<std::string, api::EdgeServingReport> ServingPoller::reports() const {
   std::map<std::string, api::EdgeServingReport> out;
   for (const auto& [key, state] : states_)
     if (state.report) out.emplace(key, *state.report);
+  return out;
+}
+
+std::map<std::string, api::ModelTrialStatus> ServingPoller::trials() const {
+  const MutexLock lock(mutex_);
+  std::map<std::string, api::ModelTrialStatus> out;
+  for (const auto& [key, state] : states_)
+    if (state.trial) out.emplace(key, *state.trial);
   return out;
 }
 
@@ -96,6 +106,44 @@ void ServingPoller::poll_joint(const Context& ctx, const Poll& poll) {
   if (answer->status != 200)
     return joint_(poll.key, Error(Code::kUnavailable, "HTTP " + std::to_string(answer->status)));
   joint_(poll.key, codec::parse_json(answer->body, {.depth_max = kJointDepthMax}));
+}
+
+// Called only for a server that just answered. A lost answer is repeated by the next poll.
+void ServingPoller::poll_trial(const Context& ctx, const Poll& poll) {
+  net::ClientRequest request;
+  request.url = poll.url + "/v2/models/" + net::percent_encode(poll.model_name) + "/trial";
+  request.max_response_bytes = kTrialBytesMax;
+  const auto answer = http_.call(ctx.with_timeout(options_.timeout), std::move(request));
+  if (!answer.ok()) return;
+  std::optional<api::ModelTrialStatus> report;
+  if (answer->status == 200) {
+    const auto json = codec::parse_json(answer->body, {.depth_max = kJointDepthMax});
+    if (json.ok()) report = api::ModelTrialStatus::of_server(*json);
+  } else if (answer->status == 404 &&
+             answer->body.find("there is nothing at") != std::string::npos) {
+    report = api::ModelTrialStatus{};
+    report->version = codec::parse_json(poll.trial).value_or(codec::Json())["version"].as_string();
+    report->state = api::ModelTrialStatus::kFailed;
+    report->reason = "TrialUnsupported";
+    report->message = "the model's server is too old for a second version";
+  }
+  {
+    const MutexLock lock(mutex_);
+    const auto found = states_.find(poll.key);
+    if (found == states_.end() || !(found->second.poll == poll)) return;
+    State& state = found->second;
+    const bool moving = !report || report->state == api::ModelTrialStatus::kLoading;
+    if (moving) state.due = std::min(state.due, clock_.now() + options_.busy);
+    if (state.trial == report) return;
+    const bool counts_only = state.trial && report && state.trial->state == report->state &&
+                             state.trial->version == report->version &&
+                             state.trial->mode == report->mode &&
+                             state.trial->reason == report->reason;
+    if (counts_only && clock_.now() < state.trial_at + options_.trial_period) return;
+    state.trial = std::move(report);
+    state.trial_at = clock_.now();
+  }
+  changed_();
 }
 
 void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
@@ -163,6 +211,7 @@ void ServingPoller::step(const Context& ctx) {
     if (!answer.ok() && ctx.done()) return;  // cancelled: proves nothing about the server
     take(poll, answer);
     if (answer.ok() && poll.joint && joint_) poll_joint(ctx, poll);
+    if (answer.ok() && !poll.trial.empty()) poll_trial(ctx, poll);
   }
 }
 

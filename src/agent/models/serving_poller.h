@@ -22,7 +22,8 @@ class ServingPoller {
     std::chrono::milliseconds busy{300};     // between polls until a server serves the target
     std::chrono::milliseconds steady{2000};  // between polls once it does
     std::chrono::milliseconds timeout{1000};
-    const Clock* clock = nullptr;  // null: the system clock
+    std::chrono::milliseconds trial_period{2000};  // between reports that change only counts
+    const Clock* clock = nullptr;                  // null: the system clock
   };
   /// Called with each answer about a model's tiers, as JSON, or with the error. Servers without
   /// tiers cause no call.
@@ -40,6 +41,8 @@ class ServingPoller {
   /// dropped.
   void set(std::vector<Poll> polls);
   std::map<std::string, api::EdgeServingReport> reports() const;
+  /// The servers' reports on versions on trial, by model.
+  std::map<std::string, api::ModelTrialStatus> trials() const;
   /// The `.last-good` line by model, for servers that report it.
   std::map<std::string, std::string> last_good() const;
   /// Whether every server was polled at least once.
@@ -61,6 +64,8 @@ class ServingPoller {
     int failures = 0;
     std::optional<api::EdgeServingReport> report;
     std::string last_good;
+    std::optional<api::ModelTrialStatus> trial;
+    SteadyTime trial_at;             // time of `trial`
     core::LogThrottle log_throttle;  // about unreadable answers
   };
   struct Answer {
@@ -70,6 +75,7 @@ class ServingPoller {
   Result<Answer> fetch(const Context& ctx, const Poll& poll);
   void take(const Poll& poll, const Result<Answer>& answer);
   void poll_joint(const Context& ctx, const Poll& poll);
+  void poll_trial(const Context& ctx, const Poll& poll);
 
   net::HttpClient& http_;
   const Options options_;

@@ -86,5 +86,79 @@ TEST_F(LastOutput, FinalPollSkipsServerAfterSecondTimeout) {
   EXPECT_EQ(publications(), 0);
 }
 
+class TrialPolls : public ::testing::Test {
+ protected:
+  void start(const std::string& trial) {
+    poller_.set({{.key = "default/digits",
+                  .model_name = "digits",
+                  .url = "http://127.0.0.1:1",
+                  .target = "3",
+                  .trial = trial}});
+    poller_.step(Context());
+  }
+  void poll_after(std::chrono::milliseconds time) {
+    clock_.advance(time);
+    poller_.step(Context());
+  }
+  api::ModelTrialStatus report() { return poller_.trials().at("default/digits"); }
+
+  node::testing::ManualClock clock_;
+  net::Response answer_;
+  int changes_ = 0;
+  const std::unique_ptr<net::HttpClient> server_ =
+      net::loopback(net::inline_handler([this](const net::Request& request) {
+        if (request.path() == "/v2/models/digits/trial") return answer_;
+        net::Response out;
+        out.body = R"([{"name": "digits", "version": "3", "state": "READY"}])";
+        return out;
+      }));
+  ServingPoller poller_{*server_, {.clock = &clock_}, [this] { ++changes_; }};
+};
+
+TEST_F(TrialPolls, NoTrialIsNotAskedFor) {
+  answer_.body = R"({"version": "4", "state": "Ready"})";
+  start("");
+  EXPECT_TRUE(poller_.trials().empty());
+}
+
+TEST_F(TrialPolls, LoadingTrialIsPolledSoon) {
+  answer_.body = R"({"version": "4", "mode": "shadow", "state": "Loading"})";
+  start("{}");
+  EXPECT_EQ(report().state, "Loading");
+  answer_.body = R"({"version": "4", "mode": "shadow", "state": "Ready"})";
+  poll_after(std::chrono::milliseconds(300));
+  EXPECT_EQ(report().state, "Ready");
+}
+
+TEST_F(TrialPolls, CountsAloneAreReportedAtMostEveryTwoSeconds) {
+  answer_.body = R"({"version": "4", "mode": "shadow", "state": "Ready", "answers": 1})";
+  start("{}");
+  const int before = changes_;
+  answer_.body = R"({"version": "4", "mode": "shadow", "state": "Ready", "answers": 2})";
+  start("{ }");  // another file: polled at once
+  EXPECT_EQ(report().answers, 1);
+  EXPECT_EQ(changes_, before);
+  poll_after(std::chrono::seconds(2));
+  EXPECT_EQ(report().answers, 2);
+  EXPECT_GT(changes_, before);
+}
+
+TEST_F(TrialPolls, OldServerFailsTheTrial) {
+  answer_.status = 404;
+  answer_.body = R"({"error": "there is nothing at /v2/models/digits/trial"})";
+  start(R"({"version": "4"})");
+  EXPECT_EQ(report().state, "Failed");
+  EXPECT_EQ(report().reason, "TrialUnsupported");
+  EXPECT_EQ(report().version, "4");
+}
+
+TEST_F(TrialPolls, SenselessAnswerIsNoReport) {
+  for (const char* body : {"[]", "{", R"({"version": 4, "state": "Ready"})"}) {
+    answer_.body = body;
+    start(body);
+    EXPECT_TRUE(poller_.trials().empty()) << body;
+  }
+}
+
 }  // namespace serving_poller_test
 }  // namespace varda::agent::models

@@ -52,7 +52,7 @@ void ModelTrialServing::describe(Type<ModelTrialServing>& t) {
   t.doc("Counts of the serving version since the trial began.");
   t.field("version", &S::version, "The serving version.").length(0, 63);
   t.field("answers", &S::answers, "Answered requests.").format("int64");
-  t.field("failures", &S::failures, "Failed requests, wrong ones included.").format("int64");
+  t.field("failures", &S::failures, "Requests without an answer, wrong ones excluded.").format("int64");
   t.field("hard", &S::hard, "Answers that the policy finds hard. Absent: no policy.")
       .format("int64");
   t.keep_unknown(&S::unknown);

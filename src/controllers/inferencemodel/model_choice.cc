@@ -106,6 +106,18 @@ std::vector<api::ManifestEntry> versions_with(const api::EdgeModelVersion& chose
   return versions;
 }
 
+// Adds the archive of a version on trial before the chosen one, which stays the last.
+void hold(const api::EdgeModelVersion& archive, const std::string& signature,
+          api::ChosenModel& choice) {
+  std::erase_if(choice.versions,
+                [&](const api::ManifestEntry& one) { return one.version == archive.version; });
+  if (choice.versions.empty()) return;
+  if (choice.versions.size() > kEarlierMax) choice.versions.erase(choice.versions.begin());
+  api::ManifestEntry entry = hosting::entry_of(archive);
+  entry.signature = signature;
+  choice.versions.insert(choice.versions.end() - 1, std::move(entry));
+}
+
 bool is_chosen(const AnyModel& candidate, const InferenceModel& model) {
   const auto& chosen = model.status.model_ref;
   return chosen && chosen->group == candidate.group && chosen->name == candidate.metadata->name;
@@ -152,6 +164,11 @@ ModelChoice choose_named(const InferenceModel& model, const World& world,
       ModelChoice out{model.status.model_ref, {}};
       out.chosen->message =
           "version " + ref.version + " stays, because modelRef names it; " + changed + " now";
+      if (model.spec.trial && model.spec.trial->version == present) {
+        const Serving serving = servable_of(*found.model, model, world, options);
+        if (serving.servable)
+          hold(serving.servable->archive, found.model->spec->signature, *out.chosen);
+      }
       return out;
     }
     return last_choice(model,

@@ -5,9 +5,11 @@
 #include <set>
 
 #include "controllers/inferencemodel/plan.h"
+#include "controllers/inferencemodel/unchanged_pod.h"
 #include "hosting/conditions.h"
 #include "hosting/download_text.h"
 #include "hosting/labels.h"
+#include "hosting/model_keys.h"
 #include "hosting/node_limits.h"
 #include "hosting/pod_problem.h"
 #include "hosting/service_address.h"
@@ -422,6 +424,48 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
   return found;
 }
 
+// ---- trial ----
+
+std::optional<api::ModelTrialStatus> observe_trial(const InferenceModel& model, const World& world,
+                                                   const hosting::Options& options) {
+  using Status = api::ModelTrialStatus;
+  if (!model.spec.trial) return {};
+  Status out;
+  out.version = model.spec.trial->version;
+  out.mode = model.spec.trial->mode;
+  out.state = Status::kPending;
+  const auto failed = [&out](std::string reason, std::string message) {
+    out.state = Status::kFailed;
+    out.reason = std::move(reason);
+    out.message = std::move(message);
+    return out;
+  };
+  if (!model.spec.on_edge() || model.spec.from_image())
+    return failed("TrialUnsupported",
+                  "trial works in the edge layer only, and with archives: set deployToLayer edge");
+  const api::ManifestEntry* entry = model.spec.find_version(out.version);
+  if (entry == nullptr)
+    return failed("VersionMissing", "the model has no archive of version " + out.version);
+  // A chosen Model's signature was checked under the Model's name.
+  if (!model.status.model_ref)
+    if (const auto refused = hosting::signature_problem(model, *entry, world.keys.get()))
+      return failed(refused->reason, refused->message);
+  const api::Pod* pod = edge_pod(model, world.pods);
+  const auto server = options.servers.find(served_framework(model, world.edge_node.get(), pod));
+  const hosting::ServerEntry* table = server == options.servers.end() ? nullptr : &server->second;
+  if (!takes_trials(server_traits(pod, table), table))
+    return failed("TrialUnsupported",
+                  "trial works with varda-serve only, and this model uses another server");
+  const api::EdgeModelReport* report =
+      world.edge_node == nullptr ? nullptr
+                                 : world.edge_node->status.find_model(model.metadata.key().str());
+  if (report != nullptr && report->trial && report->trial->version == out.version &&
+      report->trial->mode == out.mode)
+    return report->trial;
+
+  return out;
+}
+
 }  // namespace
 
 InferenceModelStatus observe(const InferenceModel& asked, const Plan& plan, const World& world,
@@ -467,6 +511,7 @@ InferenceModelStatus observe(const InferenceModel& asked, const Plan& plan, cons
   status.ready_replicas = found.ready_replicas;
   status.selector = std::string(hosting::kModelLabel) + "=" + model.metadata.name;
   status.cached_versions = std::move(found.cached_versions);
+  status.trial = observe_trial(model, world, options);
 
   if (model.spec.from_image()) return status;
   status.model_status.active = found.serving_version;

@@ -281,6 +281,12 @@ std::vector<std::string> certificate_hosts(const InferenceModel& model, const Wo
   return hosts;
 }
 
+bool takes_trials(const api::EdgeModel& traits, const hosting::ServerEntry* server) {
+  return traits.layout != api::EdgeModel::kNumbered &&
+         !(traits.serving && traits.serving->status_query) &&
+         (server == nullptr || server->closable);
+}
+
 std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::EdgeNode& node,
                                        const api::Pod* pod, const hosting::ServerEntry* server,
                                        const hosting::ModelKeys* keys) {
@@ -296,8 +302,9 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   work.key = model.metadata.key().str();
   work.model_name = spec.model_name;
   work.framework = spec.framework_type;
-  work.versions = hosting::versions_to_hold(work.key, hosting::archives_of(model, keys),
-                                            spec.target_version, node);
+  work.versions =
+      hosting::versions_to_hold(work.key, hosting::archives_of(model, keys), spec.target_version,
+                                node, spec.trial ? spec.trial->version : "");
   work.target = spec.target_version;
   // A pod that stays keeps the layout that it was made for.
   const bool on_this_node =
@@ -307,6 +314,7 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
     work.layout = traits.layout;
     work.extra_files = traits.extra_files;
   }
+  if (spec.trial && takes_trials(traits, server)) work.trial = spec.trial;
   // A pod without volumes was made for an image, and is being replaced.
   const bool answers = on_this_node && !pod->status.pod_ip.empty() && !pod->spec.volumes.empty();
   if (answers && spec.replicas > 0) {

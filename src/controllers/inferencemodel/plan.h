@@ -72,6 +72,10 @@ struct Plan {
 /// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
 Plan plan(const api::InferenceModel& model, const World& world, const hosting::Options& options);
 
+/// True if the server can load a second version: varda-serve. `traits` as of server_traits();
+/// `server` null: as for varda-serve.
+bool takes_trials(const api::EdgeModel& traits, const hosting::ServerEntry* server);
+
 /// Hosts of the server's certificate: names and addresses that clients and tiers use.
 std::vector<std::string> certificate_hosts(const api::InferenceModel& model, const World& world,
                                            const hosting::Options& options);

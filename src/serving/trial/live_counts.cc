@@ -22,7 +22,8 @@ std::size_t bucket_of(Duration took, std::size_t buckets) {
 
 }  // namespace
 
-LiveCounts::LiveCounts() : since_(system_clock().wall()) {}
+LiveCounts::LiveCounts(metrics::Histogram* scores)
+    : since_(system_clock().wall()), metric_(scores) {}
 
 void LiveCounts::answered(Duration took, std::span<const tensor::Named> outputs) {
   answers_.fetch_add(1, std::memory_order_relaxed);
@@ -30,6 +31,7 @@ void LiveCounts::answered(Duration took, std::span<const tensor::Named> outputs)
   const auto best = best_classes(outputs);
   if (!best) return;
   for (const BestClass& one : *best) {
+    if (metric_ != nullptr) metric_->observe(one.score);
     const double place = std::clamp(one.score, 0.0, 1.0) * static_cast<double>(kScores);
     scores_[std::min(static_cast<std::size_t>(place), kScores - 1)].fetch_add(
         1, std::memory_order_relaxed);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "codec/json.h"
 #include "tensor/tensor.h"
 
@@ -20,7 +21,8 @@ class LiveCounts {
  public:
   static constexpr std::size_t kScores = 20;  // buckets of the best class's score, 0.05 wide
 
-  LiveCounts();
+  /// Scores go to `scores` too, which outlives the counts; null: to the counts alone.
+  explicit LiveCounts(metrics::Histogram* scores = nullptr);
   /// `took` is the time of the version's run, with the steps before and after.
   void answered(Duration took, std::span<const tensor::Named> outputs);
   void failed() { failures_.fetch_add(1, std::memory_order_relaxed); }
@@ -37,6 +39,7 @@ class LiveCounts {
   static constexpr std::size_t kTimes = 193;
 
   const WallTime since_;
+  metrics::Histogram* const metric_;
   std::atomic<std::uint64_t> answers_{0};
   std::atomic<std::uint64_t> failures_{0};
   std::array<std::atomic<std::uint64_t>, kScores> scores_{};  // samples, not answers

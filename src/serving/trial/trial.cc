@@ -73,12 +73,12 @@ void ShadowRunner::offer(std::shared_ptr<Trial> trial, InferCall call,
                          std::vector<tensor::Named> outputs, const oip::Limits& limits) {
   const std::size_t bytes = bytes_of(call, outputs);
   Trial& of = *trial;
+  const MutexLock lock(mutex_);
+  if (stopped_) return;
   // An empty queue takes a request of any size.
   if (of.queued_.load() >= kQueueMax ||
       (of.queued_.load() > 0 && of.queued_bytes_.load() + bytes > kQueueBytesMax))
     return of.dropped();
-  const MutexLock lock(mutex_);
-  if (stopped_) return;
   of.queued_.fetch_add(1);
   of.queued_bytes_.fetch_add(bytes);
   queue_.push_back({std::move(trial), std::move(call), std::move(outputs), limits, bytes});
