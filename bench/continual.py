@@ -19,9 +19,9 @@ ROUND = {'epochs': 20, 'batchSize': 16, 'seed': 1, 'threads': 1, 'optimizer': {'
 # Name, members of trainer.continual, whether old samples are on the node.
 METHODS = [('none', {}, False),
            ('lwf', {'lwf': {'lambda': 1, 'temperature': 2}}, False),
-           ('ewc', {'ewc': {'lambda': 100, 'samples': 200}}, True),
+           ('ewc', {'ewc': {'lambda': 1e5, 'samples': 200}}, True),
            ('agem', {'agem': {'samples': 200}}, True),
-           ('replay', {'replay': {'samples': 200}}, True),
+           ('replay', {'replay': {'samples': 500}}, True),
            ('replay+lwf', {'replay': {'samples': 200}, 'lwf': {'lambda': 1, 'temperature': 2}}, True),
            ('slda', {'slda': {'shrinkage': 1e-4}}, True)]
 
@@ -118,6 +118,16 @@ def run(build, arguments, settings, work):
     return time.monotonic() - start
 
 
+def train_base(build, work):
+    """The model of the first training, in work/base-model."""
+    start = work / 'untrained'
+    start.mkdir(exist_ok=True)
+    (start / 'model.onnx').write_bytes(untrained_model(48, 1))
+    (start / 'labels.txt').write_text(''.join('%d\n' % digit for digit in range(10)))
+    base = ['--model', start, '--data', work / 'base', '--out', work / 'base-model', '--hold-out', 0]
+    run(build, base, BASE, work)
+
+
 def counts(slice_, names):
     chosen = [c for c in slice_['classes'] if (int(c['name']) in NEW) == names]
     samples = sum(c['samples'] for c in chosen)
@@ -141,12 +151,7 @@ def main():
 
 def table(options, work):
     streamed = make_data(work)
-    start = work / 'untrained'
-    start.mkdir(exist_ok=True)
-    (start / 'model.onnx').write_bytes(untrained_model(48, 1))
-    (start / 'labels.txt').write_text(''.join('%d\n' % digit for digit in range(10)))
-    base = ['--model', start, '--data', work / 'base', '--out', work / 'base-model', '--hold-out', 0]
-    run(options.build, base, BASE, work)
+    train_base(options.build, work)
     print('%d samples in the stream; forgetting = accuracy lost on the old digits' % streamed)
     print('%-12s %9s %9s %9s %9s %9s %11s %8s' % ('method', 'all', 'old', 'new', 'base all', 'base new', 'forgetting', 'seconds'))
     rows = []

@@ -40,8 +40,12 @@ TEST(ContinualTerms, ElasticTermIsThatOfNumpy) {
   const Json& one = vectors()["ewc"];
   std::vector<float> gradient = floats(one["gradient"]);
   add_elastic_term(gradient, floats(one["weight"]), floats(one["start"]), floats(one["fisher"]),
-                   one["lambda"].as_double());
+                   one["lambda"].as_double(), 1e9);
   expect_near(gradient, one["expected"]);
+  std::vector<float> limited = {0, 0};
+  add_elastic_term(limited, std::vector<float>{2, 2}, std::vector<float>{1, 1},
+                   std::vector<float>{0.5f, 1e6f}, 4, 20);
+  EXPECT_EQ(limited, (std::vector<float>{2, 20}));
 }
 
 TEST(ContinualTerms, FisherIsTheMeanOfSquares) {

@@ -245,7 +245,7 @@ class Run {
 
   Status apply_terms(std::uint64_t number, double rate) {
     Values gradients = trainer_->take_gradients();
-    TRY_VOID(terms_->change(Context::background(), *trainer_, number, gradients));
+    TRY_VOID(terms_->change(Context::background(), *trainer_, {number, rate}, gradients));
     return trainer_->apply(gradients, rate);
   }
 

@@ -47,9 +47,10 @@ Error damaged(const std::string& what) {
 }
 
 Result<std::vector<SampleId>> ids_from(const Json& json, std::string_view member) {
-  TRY(const std::string bytes, codec::unbase64(json[member].as_string()).context("ledger"));
-  if (!json[member].is_string() || bytes.size() % 8 != 0)
+  const auto decoded = codec::unbase64(json[member].as_string());
+  if (!json[member].is_string() || !decoded.ok() || decoded->size() % 8 != 0)
     return damaged(std::string(member) + " is no list of samples");
+  const std::string& bytes = *decoded;
   std::vector<SampleId> out;
   out.reserve(bytes.size() / 8);
   for (std::size_t at = 0; at < bytes.size(); at += 8) {

@@ -45,7 +45,7 @@ struct Continual {
     std::int64_t samples = 500, per_class = 0;  // 0: no limit
   };
   struct Ewc {
-    double lambda = 100;
+    double lambda = 10'000;
     std::int64_t samples = 200;  // for the Fisher information
   };
   struct Lwf {

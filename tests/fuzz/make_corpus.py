@@ -745,6 +745,17 @@ def training_runs():
     put('training', 'too_long', b'c' + struct.pack('<Q', 2 ** 63) + text)
 
 
+def incremental_jobs():
+    ids = base64.b64encode(struct.pack('>QQ', 5, 9)).decode()
+    put('incremental', 'ledger', 'l' + json.dumps([{'round': 1, 'attempt': 2, 'trainProb': 0.5, 'seed': '7', 'train': ids, 'evaluate': ''},
+                                                   {'round': 4, 'attempt': 1, 'trainProb': 1, 'seed': '7', 'train': ids, 'evaluate': ids}]))
+    put('incremental', 'no_order', 'l' + json.dumps([{'round': 1, 'attempt': 1, 'trainProb': 0.5, 'seed': '7', 'evaluate': '',
+                                                      'train': base64.b64encode(struct.pack('>QQ', 9, 5)).decode()}]))
+    put('incremental', 'assignment', 'a' + json.dumps({'round': 3, 'attempt': 2, 'stage': 'Eval', 'consumed': [1, [5, 7]], 'refused': [2],
+                                                       'trainProb': 0.8, 'seed': 9, 'base': {'version': '4'}, 'baseline': 5}))
+    put('incremental', 'state', b's' + b'VARDALD1' + struct.pack('<3Q', 1, 2, 3) + struct.pack('<2Q', 1, 2) + struct.pack('<3d', 0.5, 1.5, 0.25))
+
+
 def federated_tasks():
     file = {'sha256': 'a' * 64, 'bytes': 91234}
     task = {'id': '3-train-5f1c', 'kind': 'train', 'round': 3, 'rounds': 20, 'model': file, 'secondsLeft': 117.5,
@@ -1053,7 +1064,7 @@ def main():
             path.unlink()
     for make in (texts, signatures, http, protobuf, archives, nodes, schemas, store_file, datasets, samples, snapshots, enrolment, gateway_requests,
                  worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, model_files, onnx_files, checkpoints, training_runs, graph_defs, enrolment_answers, chunk_lists,
+                 model_directories, model_files, onnx_files, checkpoints, training_runs, incremental_jobs, graph_defs, enrolment_answers, chunk_lists,
                  registry_requests, bucket_answers, federated, proxy_headers, federated_tasks, grpc, flower, rounds):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]

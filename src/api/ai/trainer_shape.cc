@@ -100,6 +100,83 @@ struct AugmentShape {
   }
 };
 
+struct ReplayShape {
+  std::int64_t samples = 0, per_class = 0;
+
+  static void describe(Type<ReplayShape>& t) {
+    t.doc("Trains with old samples, as many of each class as possible.");
+    t.field("samples", &ReplayShape::samples, "Old samples. Default: 500.").range(1, 10'000'000);
+    t.field("perClass", &ReplayShape::per_class,
+            "Most old samples of a class. 0: no limit. Default: 0.")
+        .range(0, 10'000'000);
+  }
+};
+
+struct EwcShape {
+  double lambda = 0;
+  std::int64_t samples = 0;
+
+  static void describe(Type<EwcShape>& t) {
+    t.doc("Elastic weight consolidation: weights that matter for old answers change less.");
+    t.field("lambda", &EwcShape::lambda, "Strength. Default: 10000.").range(0, kNumberMax);
+    t.field("samples", &EwcShape::samples, "Samples that measure the weights. Default: 200.")
+        .range(1, 10'000'000);
+    t.rule(rules::above("lambda", 0));
+  }
+};
+
+struct LwfShape {
+  double lambda = 0, temperature = 0;
+
+  static void describe(Type<LwfShape>& t) {
+    t.doc("Learning without forgetting: new answers stay near those of the model before.");
+    t.field("lambda", &LwfShape::lambda, "Strength. Default: 1.").range(0, 1'000'000);
+    t.field("temperature", &LwfShape::temperature, "Softens the answers. Default: 2.")
+        .range(1, 100);
+    t.rule(rules::above("lambda", 0));
+  }
+};
+
+struct AgemShape {
+  std::int64_t samples = 0;
+
+  static void describe(Type<AgemShape>& t) {
+    t.doc("A-GEM: no update may raise the loss on a memory of old samples.");
+    t.field("samples", &AgemShape::samples, "Samples of the memory. Default: 256.")
+        .range(1, 10'000'000);
+  }
+};
+
+struct SldaShape {
+  double shrinkage = 0;
+
+  static void describe(Type<SldaShape>& t) {
+    t.doc("A streaming last layer (DeepSLDA) instead of gradients. No other method may be set.");
+    t.field("shrinkage", &SldaShape::shrinkage,
+            "Share of the identity in the covariance. Default: 0.0001.")
+        .range(0, 1);
+    t.rule(rules::above("shrinkage", 0));
+  }
+};
+
+struct ContinualShape {
+  std::optional<ReplayShape> replay;
+  std::optional<EwcShape> ewc;
+  std::optional<LwfShape> lwf;
+  std::optional<AgemShape> agem;
+  std::optional<SldaShape> slda;
+
+  static void describe(Type<ContinualShape>& t) {
+    using S = ContinualShape;
+    t.doc("Methods against forgetting.");
+    t.field("replay", &S::replay, "Trains with old samples.");
+    t.field("ewc", &S::ewc, "Elastic weight consolidation (Kirkpatrick et al. 2017).");
+    t.field("lwf", &S::lwf, "Learning without forgetting (Li and Hoiem 2018).");
+    t.field("agem", &S::agem, "A-GEM (Chaudhry et al. 2019).");
+    t.field("slda", &S::slda, "Streaming last layer (Hayes and Kanan 2020).");
+  }
+};
+
 struct TrainerShape {
   std::string task, loss, class_weights, label_column;
   std::int64_t epochs = 0, batch_size = 0, accumulate = 0, seed = 0, threads = 0;
@@ -109,6 +186,7 @@ struct TrainerShape {
   std::optional<EarlyStoppingShape> early_stopping;
   std::optional<HeadShape> head;
   std::optional<AugmentShape> augment;
+  std::optional<ContinualShape> continual;
   std::vector<std::string> freeze, feature_columns;
 
   static void describe(Type<TrainerShape>& t);
@@ -142,6 +220,7 @@ void TrainerShape::describe(Type<TrainerShape>& t) {
           "none, or balanced: rare classes count more. Default: none.")
       .one_of({"none", "balanced"});
   t.field("augment", &S::augment, "Random changes of the training images. Default: none.");
+  t.field("continual", &S::continual, "Methods against forgetting. Default: none.");
   t.field("labelColumn", &S::label_column,
           "csv and tsv: column of the label. Default: the last column.")
       .length(0, 253);

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "base/rng.h"
 #include "samples/mixed.h"
 #include "training/internal/continual_terms.h"
@@ -43,7 +44,11 @@ Result<std::vector<std::size_t>> reservoir_of(const Context& ctx, const samples:
 
 Result<std::uint64_t> add_replay(const Context& ctx, Request& request) {
   const auto& replay = request.settings.continual.replay;
-  if (!replay || !request.old || request.old->size() == 0) return std::uint64_t{0};
+  if (!replay) return std::uint64_t{0};
+  if (!request.old || request.old->size() == 0) {
+    log::info("no old samples for continual.replay");
+    return std::uint64_t{0};
+  }
   TRY(const auto chosen,
       reservoir_of(ctx, *request.old, static_cast<std::size_t>(replay->samples),
                    static_cast<std::size_t>(replay->per_class), request.settings.seed));
@@ -116,7 +121,10 @@ Status ContinualTerms::measure_fisher(const Context& ctx, infer::Engine& engine,
 
 Status ContinualTerms::choose_memory(const Context& ctx) {
   // The first round of a job has no old samples, and nothing to forget that it could measure.
-  if (!request_.old || request_.old->size() == 0) return {};
+  if (!request_.old || request_.old->size() == 0) {
+    log::info("no old samples for continual.agem");
+    return {};
+  }
   TRY(memory_, reservoir_of(ctx, *request_.old,
                             static_cast<std::size_t>(request_.settings.continual.agem->samples), 0,
                             continual::seed_of(request_.settings.seed, continual::kMemory)));
@@ -146,21 +154,22 @@ Status ContinualTerms::complete(const samples::Batch& batch, train::Batch& made)
   return {};
 }
 
-Status ContinualTerms::change(const Context& ctx, train::Trainer& trainer, std::uint64_t update,
+Status ContinualTerms::change(const Context& ctx, train::Trainer& trainer, const Update& update,
                               Values& gradients) {
   if (fisher_)
     for (std::size_t i = 0; i < gradients.size(); ++i)
       add_elastic_term(gradients[i], trainer.values()[i].tensor.values<float>(), start_[i],
-                       (*fisher_)[i], request_.settings.continual.ewc->lambda);
+                       (*fisher_)[i], request_.settings.continual.ewc->lambda,
+                       1 / std::max(update.learning_rate, 1e-12));
   if (memory_.empty()) return {};
   const auto rng =
-      seeded_rng(continual::seed_of(request_.settings.seed, continual::kReference) ^ update);
+      seeded_rng(continual::seed_of(request_.settings.seed, continual::kReference) ^ update.number);
   std::vector<std::size_t> drawn;
   const std::size_t count = std::min(memory_.size(), static_cast<std::size_t>(batches_.size));
   while (drawn.size() < count)
     drawn.push_back(memory_[static_cast<std::size_t>(rng->below(memory_.size()))]);
   TRY(const samples::Batch batch,
-      request_.old->read_until(ctx, drawn, request_.settings.augment, update));
+      request_.old->read_until(ctx, drawn, request_.settings.augment, update.number));
   TRY(train::Batch made, batches_.make(batch, *request_.old, request_.settings, drawn.size()));
   TRY_VOID(complete(batch, made));
   TRY_VOID(trainer.accumulate(made).context("continual.agem"));

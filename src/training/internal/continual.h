@@ -43,8 +43,12 @@ class ContinualTerms {
   bool changes_gradients() const { return fisher_.has_value() || !memory_.empty(); }
   /// Adds the soft targets of LwF.
   Status complete(const samples::Batch& batch, train::Batch& made);
-  /// Adds EWC, then projects by A-GEM. `update` counts from 0 over the run.
-  Status change(const Context& ctx, train::Trainer& trainer, std::uint64_t update,
+  struct Update {
+    std::uint64_t number = 0;  // from 0 over the run
+    double learning_rate = 0;
+  };
+  /// Adds EWC, then projects by A-GEM.
+  Status change(const Context& ctx, train::Trainer& trainer, const Update& update,
                 Values& gradients);
 
  private:

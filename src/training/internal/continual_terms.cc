@@ -8,12 +8,13 @@
 namespace varda::training {
 
 void add_elastic_term(std::span<float> gradient, std::span<const float> weight,
-                      std::span<const float> start, std::span<const float> fisher, double lambda) {
+                      std::span<const float> start, std::span<const float> fisher, double lambda,
+                      double stiffness_max) {
   CHECK(gradient.size() == weight.size() && gradient.size() == start.size() &&
         gradient.size() == fisher.size());
-  const auto factor = static_cast<float>(lambda);
   for (std::size_t i = 0; i < gradient.size(); ++i)
-    gradient[i] += factor * fisher[i] * (weight[i] - start[i]);
+    gradient[i] += static_cast<float>(std::min(lambda * double{fisher[i]}, stiffness_max)) *
+                   (weight[i] - start[i]);
 }
 
 FisherSum::FisherSum(std::span<const std::size_t> sizes) {

@@ -12,9 +12,11 @@
 namespace varda::training {
 
 /// Elastic weight consolidation (Kirkpatrick et al. 2017, equation 3) adds lambda / 2 * sum of
-/// F * (weight - start)^2 to the loss: gradient += lambda * F * (weight - start).
+/// F * (weight - start)^2 to the loss: gradient += lambda * F * (weight - start). lambda * F counts
+/// as at most `stiffness_max`: gradient descent with rate r diverges above 2 / r.
 void add_elastic_term(std::span<float> gradient, std::span<const float> weight,
-                      std::span<const float> start, std::span<const float> fisher, double lambda);
+                      std::span<const float> start, std::span<const float> fisher, double lambda,
+                      double stiffness_max);
 
 /// The diagonal of the Fisher information: the mean of the squared gradients of log p(y | x), one
 /// sample each, with y drawn from the model's answer.
