@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge demo-joint demo-train demo-federated test unit checks threads conformance e2e nightly bench fuzz images manifests format format-check crds clean
+.PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge demo-joint demo-train demo-federated demo-incremental test unit checks threads conformance e2e nightly bench fuzz images manifests format format-check crds clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9-]+: .*##|^[a-z0-9-]+: *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -20,12 +20,13 @@ build: deps-if-missing  ## the programs, in build/release/bin
 	@[ -f build/release/build.ninja ] || cmake --preset release >/dev/null
 	@ninja -C build/release -j $(JOBS) programs
 
-demo: build      ## narrated: the main job on this machine, the edge, joint inference, training, federated learning
+demo: build      ## narrated: the main job on this machine, the edge, joint inference, training, federated and incremental learning
 	@python3 scripts/demo.py
 	@python3 scripts/demo_edge.py
 	@python3 scripts/demo_joint.py
 	@python3 scripts/demo_train.py
 	@python3 scripts/demo_federated.py
+	@python3 scripts/demo_incremental.py
 
 demo-edge: build  ## an edge node on a failing link: datasets, cut off, killed, back again
 	@python3 scripts/demo_edge.py
@@ -38,6 +39,9 @@ demo-train: build ## an edge node trains, is killed and goes on; the server swit
 
 demo-federated: build  ## five nodes train one model; again under attack, with kills: the same bytes
 	@python3 scripts/demo_federated.py
+
+demo-incremental: build  ## a served model learns two new digits; a gate refuses poisoned labels; a version goes back
+	@python3 scripts/demo_incremental.py
 
 test: build      ## every stage below except those on request
 	@bash scripts/test.sh

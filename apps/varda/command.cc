@@ -41,6 +41,7 @@ void add_all_commands(Program program) {
   add_join_token_command(program);
   add_token_command(program);
   add_node_commands(program);
+  add_learning_commands(program);
   add_about_commands(program);
 }
 

@@ -81,6 +81,7 @@ void add_agent_commands(Program program);      // agent
 void add_join_token_command(Program program);  // join-token
 void add_token_command(Program program);       // token
 void add_node_commands(Program program);       // node remove
+void add_learning_commands(Program program);   // il
 void add_about_commands(Program program);      // help version completion
 
 /// Every command of `varda`.

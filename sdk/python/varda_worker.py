@@ -106,6 +106,9 @@ class Training:
         self.dataset, self.dataset_format = path('TRAIN_DATASET_URL'), env.get('TRAIN_DATASET_FORMAT', '')
         self.evaluation, self.base_model = path('EVAL_DATASET_URL'), path('BASE_MODEL_URL')
         self.output = path('MODEL_URL') or pathlib.Path('.')  # outlives the pod: for checkpoints too
+        self.test = path('TEST_DATASET_URL')  # of a round of incremental learning: samples held back
+        self.models = [pathlib.Path(one) for one in env.get('MODEL_URLS', '').split(';') if one]  # candidate, base
+        self.round = {name.lower(): int(env[name]) for name in ('ROUND', 'ATTEMPT') if env.get(name)}
         self.parameters = json.loads(env.get('PARAMETERS') or '{}')
         self.agent = agent or Agent(env)
         self._begin, self._latest, self._history, self._changed = time.time(), None, [], threading.Event()
@@ -123,7 +126,7 @@ class Training:
         if kind is None or issubclass(kind, (SystemExit, KeyboardInterrupt)):
             return
         try:
-            self.agent.send('PUT', '/v1/results/error', {'data': {'message': ('%s: %s' % (kind.__name__, error))[:1024], 'permanent': False}}, tries=3)
+            self.agent.send('PUT', '/v1/results/error', {'data': {'message': ('%s: %s' % (kind.__name__, error))[:1024], 'permanent': False, **self.round}}, tries=3)
         except Refused as refused:
             print(refused, file=sys.stderr)
 
@@ -153,10 +156,14 @@ class Training:
         name = 'model-' + digest.hexdigest()[:12]
         self.agent.upload(path, name)
         final = {'artifact': name, 'file': file or os.path.basename(path), 'format': format,
-                 'metrics': {k: float(v) for k, v in (metrics or {}).items()}, 'seconds': round(time.time() - self._begin, 1), **data}
+                 'metrics': {k: float(v) for k, v in (metrics or {}).items()}, 'seconds': round(time.time() - self._begin, 1), **self.round, **data}
         if self._history:
             final['history'] = self._history
         self.agent.send('PUT', '/v1/results/final', {'data': final})
+
+    def compare(self, metrics, **data):
+        """Ends a comparison: each metric is a list, [of the candidate, of the base]."""
+        self.agent.send('PUT', '/v1/results/final', {'data': {'metrics': metrics, 'stage': 'Eval', **self.round, **data}})
 
     def progress_phase(self, phase):
         self._latest = {**(self._latest or {}), 'phase': phase}

@@ -9,6 +9,7 @@
 #include "api/edgeai/model.h"
 #include "api/internal/categories.h"
 #include "api/sedna/federated_learning_job.h"
+#include "api/sedna/incremental_learning_job.h"
 #include "api/sedna/joint_inference_service.h"
 
 namespace varda::api {
@@ -53,7 +54,8 @@ const std::vector<const Kind*>& kinds() {
                                             &SednaDataset::kind(),
                                             &SednaModel::kind(),
                                             &JointInferenceService::kind(),
-                                            &FederatedLearningJob::kind()};
+                                            &FederatedLearningJob::kind(),
+                                            &IncrementalLearningJob::kind()};
   return all;
 }
 

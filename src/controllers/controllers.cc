@@ -5,6 +5,7 @@
 #include "controllers/dataset/dataset.h"
 #include "controllers/edgenode/edgenode.h"
 #include "controllers/federatedlearning/federatedlearning.h"
+#include "controllers/incrementallearning/incrementallearning.h"
 #include "controllers/inferencemodel/inferencemodel.h"
 #include "controllers/joint/joint.h"
 #include "controllers/model/model.h"
@@ -36,6 +37,7 @@ std::unique_ptr<Controllers> add_all(runtime::Manager& manager, const hosting::O
   all->add(joint::add(manager, options));
   all->add(trainingmodel::add(manager, options));
   all->add(federatedlearning::add(manager, options));
+  all->add(incrementallearning::add(manager, options));
   all->add(inferencemodel::add(manager, options, all->jobs));
   all->add(edgenode::add(manager, options, all->jobs));
   all->add(dataset::add(manager, options));

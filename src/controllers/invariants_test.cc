@@ -40,6 +40,11 @@ const std::vector<Kind>& kinds() {
        {"federated-learning.md", "training-model.md", "workers.md", "joint-inference.md",
         "inference-model.md"},
        false},
+      {"incrementallearning",
+       "job",
+       {"incremental-learning.md", "training-model.md", "workers.md", "joint-inference.md",
+        "inference-model.md"},
+       false},
       {"dataset", "dataset", {"datasets.md"}, false},
       {"model", "model", {"models.md"}, false}};
   return all;

@@ -17,6 +17,7 @@ KEPT = {
     ('varda-operator', 'update', 'sedna.io', 'jointinferenceservices/finalizers'): 'as above',
     ('varda-operator', 'update', 'ai.kubeedge.io', 'trainingmodels/finalizers'): 'as above',
     ('varda-operator', 'update', 'sedna.io', 'federatedlearningjobs/finalizers'): 'as above',
+    ('varda-operator', 'update', 'sedna.io', 'incrementallearningjobs/finalizers'): 'as above',
 }
 # Rights used after a conflict, a lost race or hours. Their calls share the code of the other calls.
 RARE = {
@@ -26,6 +27,7 @@ RARE = {
     ('varda-operator', 'get', 'sedna.io', 'jointinferenceservices'): 'as above',
     ('varda-operator', 'get', 'ai.kubeedge.io', 'trainingmodels'): 'as above',
     ('varda-operator', 'get', 'sedna.io', 'federatedlearningjobs'): 'as above',
+    ('varda-operator', 'get', 'sedna.io', 'incrementallearningjobs'): 'as above',
     ('varda-operator', 'get', '', 'pods'): 'a child is read again after a conflict', ('varda-operator', 'get', '', 'services'): 'as above',
     ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
     **{('varda-operator', verb, 'autoscaling', 'horizontalpodautoscalers'): 'the embedded server has none to watch or write'
@@ -208,6 +210,15 @@ class Rbac(unittest.TestCase):
                              'trainingWorkers': [{'nodeName': node, 'workerSpec': pod}]}})
         self.finish('federatedlearningjob', name, node, version)
 
+    def learn(self, name, node):
+        """The service of an incremental job, from its start to its end."""
+        self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'IncrementalLearningJob', 'metadata': {'name': name, 'namespace': 'default'},
+                    'spec': {'nodeName': node, 'dataset': {'name': 'train', 'group': 'edgeai.io'}, 'initialModel': {'name': 'small'},
+                             'trainSpec': {'trigger': {'manual': True}}, 'evalSpec': {}, 'deploySpec': {'model': {'name': name}, 'servingPort': 18095}}})
+        m.wait_until('its InferenceModel', lambda: self.cluster.get('inferencemodel', name)['spec']['nodeName'] == node)
+        m.wait_until('its status', lambda: self.condition('incrementallearningjob', name, 'Train'))
+        self.cluster.kubectl('delete', 'incrementallearningjob', name)
+
     def finish(self, kind, name, node, version):
         """The node reports the result of a run."""
         m.wait_until('its worker', lambda: [w for w in self.cluster.get('edgenode', node)['spec'].get('workers', []) if w['owner'].endswith(name)])
@@ -316,6 +327,7 @@ class Rbac(unittest.TestCase):
         for version in ('5', '6'):
             self.train('ages-' + version, 'line10', version)
             self.federate('all-' + version, 'line10', version)
+        self.learn('better', 'line8')
 
         # The service is deleted. Events have recorded its life.
         m.wait_until('events', lambda: [e for e in self.cluster.get('events')['items'] if e['source'].get('component') == 'varda-operator'])

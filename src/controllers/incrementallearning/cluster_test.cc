@@ -1,0 +1,334 @@
+// Incremental jobs over the real API server, in memory, with the controllers of all kinds. The test
+// plays the nodes and writes their reports.
+
+#include <algorithm>
+#include <set>
+
+#include "base/metric_collector.h"
+#include "controllers/testing/control_plane.h"
+
+namespace varda::controllers::incrementallearning {
+namespace incremental_cluster_test {
+
+using namespace testing;  // NOLINT: of a test, in a test
+
+const std::string kEdgeaiModels = "/apis/edgeai.io/v1alpha1/namespaces/default/models";
+const std::string kEdgeaiDatasets = "/apis/edgeai.io/v1alpha1/namespaces/default/datasets";
+const std::string kJobs = "/apis/sedna.io/v1alpha1/namespaces/default/incrementallearningjobs";
+const std::string kJob = kJobs + "/digits";
+const std::string kServer = kInferenceModels + "/digits";
+
+std::string digest(char c) { return std::string(64, c); }
+
+class IncrementalInACluster : public ControlPlane {
+ protected:
+  void add_machine(const std::string& name) {
+    add_node(name, "{node-role.kubernetes.io/edge: ''}");
+    add_agent(name);
+    patch_status(kEdgeNodes + "/" + name, "{observedGeneration: 1000, datasetRoots: [/data]}");
+  }
+  void add_model() {
+    post(kEdgeaiModels,
+         "{apiVersion: edgeai.io/v1alpha1, kind: Model, metadata: {name: digits-0}, spec: {format: "
+         "onnx, version: '1', modelUrl: 'http://registry/1.tar', sha256: " +
+             digest('1') + "}}");
+  }
+  void add_dataset() {
+    post(kEdgeaiDatasets,
+         "{apiVersion: edgeai.io/v1alpha1, kind: Dataset, metadata: {name: fresh}, spec: {format: "
+         "imagefolder, dataUrl: /data/fresh, nodeName: edge0}}");
+  }
+  void count(int samples) {
+    const std::string path = kEdgeaiDatasets + "/fresh";
+    const Json dataset = get(path);
+    const std::string uid = dataset.at("metadata/uid").as_string();
+    patch_status(kEdgeNodes + "/edge0",
+                 "{datasets: [{key: datasets.edgeai.io/default/fresh, uid: " + uid +
+                     ", state: Counted, samples: " + std::to_string(samples) +
+                     ", bytes: 9, fingerprint: f" + std::to_string(samples) + "}]}");
+  }
+  void add_job(const std::string& deploy = "", const std::string& train = "",
+               const std::string& more = "") {
+    post(kJobs,
+         "{apiVersion: sedna.io/v1alpha1, kind: IncrementalLearningJob, metadata: {name: digits}, "
+         "spec: {nodeName: edge0, dataset: {name: fresh}, initialModel: {name: digits-0}, "
+         "trainSpec: {trigger: {samples: 10}, retry: {backoffSeconds: 0}" +
+             train +
+             "}, evalSpec: {gate: {minimumGain: 0.01, significance: 1}}, deploySpec: "
+             "{model: {name: digits}" +
+             deploy + "}" + more + "}}");
+  }
+  Json job() { return get(kJob); }
+  std::string machine(const std::string& member) {
+    return job().at("status/" + member).as_string();
+  }
+  std::string stage() { return machine("stage") + " " + machine("state"); }
+  std::int64_t round() { return job().at("status/round").as_integer(); }
+  std::string uid_of(const std::string& path) { return get(path).at("metadata/uid").as_string(); }
+  Json condition(const std::string& type) {
+    const Json live = job();
+    for (const Json& one : live.at("status/conditions").as_array())
+      if (one["type"].as_string() == type) return one;
+    return {};
+  }
+  std::string target() { return get(kServer).at("spec/targetVersion").as_string(); }
+  /// The model of the trainer, as the node reports it.
+  void install(const std::string& version, char sha) {
+    ASSERT_TRUE(eventually([&] {
+      const Json node = get(kEdgeNodes + "/edge0");
+      for (const Json& model : node.at("spec/models").as_array()) {
+        if (model["key"].as_string() == "default/digits.incremental-trainer")
+          return model["target"].as_string() == version;
+      }
+      return false;
+    })) << api_.get(kEdgeNodes + "/edge0").text
+        << api_.get(kJob).text;
+    patch_status(kEdgeNodes + "/edge0",
+                 "{models: [{key: default/digits.incremental-trainer, exposed: '" + version +
+                     "', versions: [{version: '" + version +
+                     "', state: Ready, sha256: " + digest(sha) + "}]}]}");
+  }
+  void serve(const std::string& version) {
+    ASSERT_TRUE(eventually([&] { return target() == version; }))
+        << api_.get(kServer).text << api_.get(kJob).text;
+    // The InferenceModel's own controller would write this from the node's report.
+    served_ = version;
+    report_serving();
+  }
+  void report_serving() {
+    const Json node = get(kEdgeNodes + "/edge0");
+    Json models = Json::array();
+    for (const Json& one : node.at("status/models").as_array())
+      if (one["key"].as_string() != "default/digits") models.push_back(one);
+    models.push_back(
+        yaml("{key: default/digits, exposed: '" + served_ + "', versions: [{version: '" + served_ +
+             "', state: Ready}], serving: {version: '" + served_ + "', state: Ready}}"));
+    const auto reply =
+        api_.merge_patch(kEdgeNodes + "/edge0/status",
+                         Json::object({{"status", Json::object({{"models", std::move(models)}})}}));
+    ASSERT_EQ(reply.status, 200) << reply.text;
+  }
+  std::string trainer() {
+    const Json pods = get(kPods);
+    for (const Json& pod : pods["items"].as_array()) {
+      const std::string& name = pod.at("metadata/name").as_string();
+      if (name.starts_with("digits-incremental-trainer-")) return name;
+    }
+    return "";
+  }
+  std::string attempt_of(const std::string& pod) {
+    return get(kPods + "/" + pod).at("metadata/annotations/edgeai.io~1attempt").as_string();
+  }
+  void run_server() {
+    std::string name;
+    ASSERT_TRUE(eventually([&] {
+      const Json pods = get(kPods);
+      for (const Json& pod : pods["items"].as_array()) {
+        const Json& owner = pod.at("metadata/ownerReferences/0");
+        if (owner["kind"].as_string() == "InferenceModel")
+          name = pod.at("metadata/name").as_string();
+      }
+      return !name.empty();
+    })) << api_.get(kServer).text;
+    patch_status(kPods + "/" + name,
+                 "{phase: Running, podIP: 10.0.0.9, conditions: [{type: Ready, status: 'True'}], "
+                 "containerStatuses: [{name: serve, ready: true, restartCount: 0, state: "
+                 "{running: {}}}]}");
+  }
+  void start_all() {
+    add_machine("edge0");
+    add_model();
+    add_dataset();
+    add_job();
+    run_server();
+    serve("1");
+    ASSERT_TRUE(eventually([&] { return stage() == "Train Waiting"; })) << api_.get(kJob).text;
+  }
+  /// Brings enough samples, and starts the pod of the round.
+  void begin_round(int samples, const std::string& version, char sha) {
+    install(version, sha);
+    report_serving();
+    count(samples);
+    ASSERT_TRUE(eventually([&] { return !trainer().empty(); })) << api_.get(kJob).text;
+    patch_status(kPods + "/" + trainer(),
+                 "{phase: Running, containerStatuses: [{name: trainer, ready: true, restartCount: "
+                 "0, state: {running: {}}}]}");
+    ASSERT_TRUE(eventually([&] { return stage() == "Train Running"; })) << api_.get(kJob).text;
+  }
+  void report_result(int round, int attempt, int base_right, int candidate_right, char sha) {
+    const std::string slice =
+        "{name: frozen, samples: 100, baseRight: " + std::to_string(base_right) +
+        ", candidateRight: " + std::to_string(candidate_right) +
+        ", onlyBase: " + std::to_string(std::max(0, base_right - candidate_right)) +
+        ", onlyCandidate: " + std::to_string(std::max(0, candidate_right - base_right)) + "}";
+    patch_status(
+        kEdgeNodes + "/edge0",
+        "{workers: [{key: default/" + trainer_name_ + ", uid: " + uid_of(kJob) +
+            ", report: {artifacts: {model: {sha256: '" + digest(sha) +
+            "', bytes: 9, sent: 9, state: Uploaded}}, results: {final: {data: {round: " +
+            std::to_string(round) + ", attempt: " + std::to_string(attempt) +
+            ", artifact: model, file: model.onnx, format: onnx, metrics: {accuracy: 0.97}, "
+            "comparison: {round: " +
+            std::to_string(round) + ", selected: {train: 8, evaluate: 2}, slices: [" + slice +
+            "], metrics: {base: {accuracy: 0.8}, candidate: {accuracy: 0.97}}}}}}}}]}");
+  }
+  void remember_trainer() { trainer_name_ = trainer(); }
+
+  std::string served_, trainer_name_;
+};
+
+TEST_F(IncrementalInACluster, ServiceStartsWithTheInitialModel) {
+  start_all();
+  EXPECT_TRUE(eventually([&] { return condition("Ready")["status"].as_string() == "True"; }))
+      << api_.get(kJob).text;
+  EXPECT_EQ(machine("version"), "1");
+  EXPECT_EQ(round(), 0);
+  EXPECT_FALSE(exists(kEdgeaiModels + "/digits")) << "the first version is the user's Model";
+}
+
+TEST_F(IncrementalInACluster, BetterVersionServesAndBecomesVersionOfTheModel) {
+  start_all();
+  begin_round(12, "1", '1');
+  remember_trainer();
+  EXPECT_EQ(get(kPods + "/" + trainer_name_).at("spec/restartPolicy").as_string(), "Never");
+  report_result(1, 1, 80, 97, '5');
+  ASSERT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
+  const std::string version = target();
+  serve(version);
+  ASSERT_TRUE(eventually([&] { return machine("version") == version; })) << api_.get(kJob).text;
+  EXPECT_EQ(condition("Evaluated")["status"].as_string(), "True");
+  const Json last = job().at("status/rounds/0");
+  EXPECT_EQ(last["outcome"].as_string(), "Accepted");
+  EXPECT_EQ(last["version"].as_string(), version);
+  ASSERT_TRUE(eventually([&] {
+    return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('5');
+  })) << api_.get(kJob).text;
+  const Json model = get(kEdgeaiModels + "/digits");
+  EXPECT_EQ(model.at("spec/version").as_string(), version);
+  EXPECT_EQ(model.at("spec/sourceJob").as_string(), "IncrementalLearningJob/digits");
+  EXPECT_EQ(model.at("spec/metadata/baseVersion").as_string(), "1");
+  EXPECT_TRUE(eventually([&] { return trainer().empty(); })) << "the pod of the round goes";
+  const Json node = get(kEdgeNodes + "/edge0");
+  EXPECT_EQ(node.at("spec/workers/0/key").as_string(), "default/" + trainer_name_)
+      << "the directory of the trainer stays";
+  EXPECT_TRUE(eventually([&] { return job().at("status/samples/new").as_integer() == 2; }))
+      << api_.get(kJob).text;
+}
+
+TEST_F(IncrementalInACluster, WorseVersionNeverServes) {
+  start_all();
+  begin_round(12, "1", '1');
+  remember_trainer();
+  report_result(1, 1, 80, 60, '5');
+  ASSERT_TRUE(eventually([&] { return !job().at("status/rounds").as_array().empty(); }))
+      << api_.get(kJob).text;
+  EXPECT_EQ(job().at("status/rounds/0/outcome").as_string(), "Refused");
+  EXPECT_EQ(condition("Evaluated")["status"].as_string(), "False");
+  EXPECT_EQ(target(), "1");
+  EXPECT_FALSE(exists(kEdgeaiModels + "/digits"));
+}
+
+TEST_F(IncrementalInACluster, FailedPodIsAnotherAttempt) {
+  start_all();
+  begin_round(12, "1", '1');
+  remember_trainer();
+  const std::string first = uid_of(kPods + "/" + trainer_name_);
+  patch_status(kPods + "/" + trainer_name_,
+               "{phase: Failed, containerStatuses: [{name: trainer, ready: false, restartCount: 0, "
+               "state: {terminated: {exitCode: 137}}}]}");
+  ASSERT_TRUE(eventually([&] {
+    return exists(kPods + "/" + trainer_name_) && uid_of(kPods + "/" + trainer_name_) != first;
+  })) << api_.get(kJob).text;
+  report_result(1, 1, 80, 97, '4');
+  EXPECT_TRUE(becomes_idle());
+  EXPECT_EQ(target(), "1") << "the late report of the first attempt changes nothing";
+  report_result(1, 2, 80, 97, '5');
+  EXPECT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
+}
+
+TEST_F(IncrementalInACluster, RequestOfThePersonStartsARoundOnce) {
+  start_all();
+  install("1", '1');
+  report_serving();
+  count(3);
+  ASSERT_TRUE(eventually([&] { return job().at("status/samples/new").as_integer() == 3; }));
+  EXPECT_TRUE(trainer().empty());
+  patch(kJob, "{metadata: {annotations: {edgeai.io/train: '17'}}}");
+  ASSERT_TRUE(eventually([&] { return !trainer().empty(); })) << api_.get(kJob).text;
+  remember_trainer();
+  report_result(1, 1, 80, 60, '5');
+  ASSERT_TRUE(eventually([&] { return trainer().empty(); })) << api_.get(kJob).text;
+  EXPECT_TRUE(becomes_idle());
+  EXPECT_EQ(round(), 1) << "a request counts once";
+}
+
+TEST_F(IncrementalInACluster, RollbackBringsBackTheVersionBefore) {
+  start_all();
+  begin_round(12, "1", '1');
+  remember_trainer();
+  report_result(1, 1, 80, 97, '5');
+  ASSERT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
+  const std::string version = target();
+  serve(version);
+  ASSERT_TRUE(eventually([&] { return machine("version") == version; }));
+  ASSERT_TRUE(eventually(
+      [&] { return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('5'); }));
+  patch(kJob, "{metadata: {annotations: {edgeai.io/rollback: '17'}}}");
+  ASSERT_TRUE(eventually([&] { return target() == "1"; })) << api_.get(kJob).text;
+  serve("1");
+  EXPECT_TRUE(eventually([&] {
+    return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('1');
+  })) << api_.get(kJob).text;
+}
+
+TEST_F(IncrementalInACluster, RestartedOperatorContinuesTheRound) {
+  start_all();
+  begin_round(12, "1", '1');
+  remember_trainer();
+  const std::string pod = uid_of(kPods + "/" + trainer_name_);
+  stop();
+  report_result(1, 1, 80, 97, '5');
+  start();
+  ASSERT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
+  EXPECT_EQ(job().at("status/round").as_integer(), 1);
+}
+
+TEST_F(IncrementalInACluster, DeletedJobLeavesNothing) {
+  start_all();
+  begin_round(12, "1", '1');
+  ASSERT_EQ(api_.remove(kJob).status, 200);
+  EXPECT_TRUE(eventually([&] {
+    return get(kEdgeNodes + "/edge0").at("spec/workers").as_array().empty() && !exists(kServer);
+  })) << api_.get(kEdgeNodes + "/edge0").text;
+}
+
+TEST_F(IncrementalInACluster, WrongSpecIsRefusedWithItsMember) {
+  const auto reply = api_.post(
+      kJobs,
+      yaml("{apiVersion: sedna.io/v1alpha1, kind: IncrementalLearningJob, metadata: {name: bad}, "
+           "spec: {dataset: {name: d}, initialModel: {name: m}, trainSpec: {trigger: {timer: "
+           "{start: '2 am', end: '04:00'}}}, evalSpec: {}, deploySpec: {model: {name: m}}}}"));
+  EXPECT_EQ(reply.status, 422);
+  EXPECT_NE(reply.text.find("trainSpec.trigger.timer"), std::string::npos) << reply.text;
+}
+
+TEST_F(IncrementalInACluster, MetricsFollowTheStatusUntilDeletion) {
+  start_all();
+  const auto text = [&] { return metrics::text_of(controllers_->metrics()); };
+  const std::string job = "{namespace=\"default\",name=\"digits\"";
+  EXPECT_TRUE(eventually([&] {
+    return text().find("varda_incremental_job_ready" + job + "} 1\n") != std::string::npos;
+  })) << text();
+  ASSERT_EQ(api_.remove(kJob).status, 200);
+  EXPECT_TRUE(eventually([&] { return text().find("varda_incremental") == std::string::npos; }));
+}
+
+TEST_F(IncrementalInACluster, IdleJobCausesNoWrites) {
+  start_all();
+  ASSERT_TRUE(becomes_idle());
+  stop();
+  EXPECT_TRUE(restart_writes_nothing());
+}
+
+}  // namespace incremental_cluster_test
+}  // namespace varda::controllers::incrementallearning

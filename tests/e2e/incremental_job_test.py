@@ -1,0 +1,164 @@
+"""IncrementalLearningJobs from `kubectl apply` to a better version that serves: our trainer and
+server, workers of the user, requests of a person, kills at every stage, wrong specs."""
+import json, os, pathlib, random, shutil, signal, struct, sys, tempfile, unittest, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+SDK = m.ROOT / 'sdk/python/varda_worker.py'
+PROGRAMS = [m.ROOT / 'examples/incremental' / name for name in ('centroid_train.py', 'centroid_eval.py', 'centroid_serve.py')]
+KIND = 'incrementallearningjob'
+
+
+class Jobs(unittest.TestCase):
+    """One machine with an edge node: new rows and digits arrive there."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        cls.addClassCleanup(shutil.rmtree, cls.work, True)
+        program = cls.work / 'program'
+        program.mkdir()
+        for file in (SDK, *PROGRAMS):
+            shutil.copy(file, program)
+        cls.data = cls.work / 'edge0'
+        cls.data.mkdir()
+        cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge'])
+        cls.addClassCleanup(cls.varda.close)
+        cls.varda.up('--dataset-root', 'edge0=%s' % cls.data, '--registry', '127.0.0.1:0',
+                     *(a for f in PROGRAMS for a in ('--image', '%s:1=python3 %s' % (f.stem.replace('_', '-'), program / f.name))))
+
+    @classmethod
+    def apply(cls, *objects):
+        cls.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}))
+
+    def dataset(self, name, path, format):
+        self.apply({'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': name},
+                    'spec': {'dataUrl': str(path), 'format': format, 'nodeName': 'edge0'}})
+
+    def start(self, name, **spec):
+        self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'IncrementalLearningJob', 'metadata': {'name': name}, 'spec': {'nodeName': 'edge0', **spec}})
+        self.addCleanup(lambda: self.varda.kubectl('delete', KIND, name, '--ignore-not-found'))
+
+    def status(self, name):
+        return self.varda.get(KIND, name).get('status', {})
+
+    def until(self, name, what, condition):
+        try:
+            return m.wait_until('%s: %s' % (name, what), lambda: condition(self.status(name)) and self.status(name), timeout=60)
+        except m.Failed as e:
+            raise m.Failed('%s; status %s' % (e, json.dumps(self.status(name)))) from None
+
+    def condition(self, status, kind):
+        return next((c for c in status.get('conditions', []) if c['type'] == kind), {})
+
+    def rounds(self, status):
+        return [(r['round'], r['outcome']) for r in status.get('rounds', [])]
+
+    def trainer(self, name):
+        return next((p for p in self.varda.pods() if p['metadata']['name'].startswith(name + '-incremental-trainer-')), None)
+
+    # ---- digits with our programs
+
+    def add_images(self, folder, classes, part):
+        """Images of these classes as an image folder of PGM... the trainer reads png, so idx files."""
+        images = (m.DIGITS / 'train-images.idx3-ubyte').read_bytes()
+        labels = (m.DIGITS / 'train-labels.idx1-ubyte').read_bytes()[8:]
+        count, height, width = struct.unpack('>III', images[4:16])
+        size = height * width
+        mine = [i for i in range(count) if labels[i] in classes and i % 2 == part]
+        folder.mkdir(exist_ok=True)
+        for file, content in (('train-images.idx3-ubyte', images[:4] + struct.pack('>III', len(mine), height, width) + b''.join(images[16 + i * size:16 + (i + 1) * size] for i in mine)),
+                              ('train-labels.idx1-ubyte', struct.pack('>II', 0x801, len(mine)) + bytes(labels[i] for i in mine))):
+            (folder / (file + '.new')).write_bytes(content)
+            (folder / (file + '.new')).rename(folder / file)
+        return len(mine)
+
+    def test_digits_get_better_with_our_trainer_and_server(self):
+        self.varda.varda('push', m.DIGITS / 'models/3', '--name', 'digits-0', '--version', '1')
+        folder = self.data / 'digits'
+        self.add_images(folder, range(10), 0)
+        for file in m.DIGITS.glob('test-*-ubyte'):
+            shutil.copy(file, folder)
+        self.dataset('digits-new', folder / 'train-images.idx3-ubyte', 'idx')
+        self.dataset('digits-eval', folder / 'test-images.idx3-ubyte', 'idx')
+        self.start('digits', dataset={'name': 'digits-new'}, initialModel={'name': 'digits-0'},
+                   trainSpec={'trainer': {'epochs': 4, 'batchSize': 16, 'optimizer': {'name': 'sgd', 'learningRate': 0.1}}, 'trigger': {'samples': 100}},
+                   evalSpec={'dataset': {'name': 'digits-eval'}, 'gate': {'minimumGain': 0.01, 'forgettingMax': 0.05, 'classDropMax': 0.2}},
+                   deploySpec={'model': {'name': 'digits'}, 'servingPort': 18081})
+        status = self.until('digits', 'the end of a round', lambda s: s.get('rounds'))
+        self.assertEqual(self.rounds(status), [(1, 'Accepted')], status['rounds'])
+        version = status['rounds'][0]['version']
+        self.until('digits', 'the new version', lambda s: s.get('version') == version and self.condition(s, 'Ready').get('status') == 'True')
+        self.assertEqual(self.condition(status, 'Evaluated')['status'], 'True', status['conditions'])
+        model = m.wait_until('the version of the Model', lambda: self.varda.get('models.edgeai.io', 'digits'))
+        self.assertEqual((model['spec']['version'], model['spec']['sourceJob']), (version, 'IncrementalLearningJob/digits'))
+        self.assertEqual(self.varda.get('inferencemodel', 'digits')['status']['servingVersion'], version)
+        out = self.varda.varda('il', 'history', 'digits')
+        self.assertIn('Accepted', out)
+        self.varda.varda('il', 'rollback', 'digits')
+        self.until('digits', 'the version before', lambda s: s.get('version') == '1' and s['serving'][0].get('version') == '1')
+
+    # ---- the user's workers
+
+    def add_rows(self, path, rows, seed):
+        random.seed(seed)
+        centers = {'a': (0, 0), 'b': (4, 0), 'c': (0, 4)}
+        lines = [] if path.exists() else ['x,y,label']
+        lines += ['%.3f,%.3f,%s' % (centers[c][0] + random.gauss(0, 0.5), centers[c][1] + random.gauss(0, 0.5), c) for c in rows]
+        with open(path, 'a') as f:
+            f.write('\n'.join(lines) + '\n')
+
+    def centroids(self, name):
+        """The first model knows the class a, and a wrong place of b."""
+        folder = self.work / (name + '-0')
+        folder.mkdir()
+        (folder / 'model.json').write_text(json.dumps({'a': {'count': 20, 'mean': [0, 0]}, 'b': {'count': 1, 'mean': [0, 3]}}))
+        self.varda.varda('push', folder, '--name', name + '-0', '--version', '1', '--format', 'json')
+
+    def users(self, image):
+        return {'template': {'spec': {'containers': [{'image': image + ':1'}]}}}
+
+    def start_users(self, name, trigger):
+        self.centroids(name)
+        rows = self.data / (name + '.csv')
+        self.add_rows(rows, 'ab' * 2, 1)
+        self.dataset(name, rows, 'csv')
+        serve = self.users('centroid-serve')
+        serve['template']['spec']['containers'][0]['ports'] = [{'containerPort': 8080}]
+        self.start(name, dataset={'name': name, 'trainProb': 0.7}, initialModel={'name': name + '-0'},
+                   trainSpec={**self.users('centroid-train'), 'trigger': trigger, 'retry': {'backoffSeconds': 0}},
+                   evalSpec=self.users('centroid-eval'),
+                   deploySpec={'model': {'name': name, 'hotUpdateEnabled': False}, 'trigger': {'condition': {'metric': 'accuracy_delta', 'operator': '>', 'threshold': 0.1}}, **serve})
+        self.until(name, 'the first version', lambda s: self.condition(s, 'Ready').get('status') == 'True')
+        return rows
+
+    def test_users_workers_train_evaluate_and_serve(self):
+        rows = self.start_users('centroids', {'condition': {'metric': 'num_of_samples', 'operator': '>=', 'threshold': 40}})
+        self.assertEqual(self.ask('centroids', [4, 0])['version'], '1')
+        self.add_rows(rows, 'abc' * 20, 2)
+        status = self.until('centroids', 'the end of a round', lambda s: s.get('rounds'))
+        self.assertEqual(self.rounds(status), [(1, 'Accepted')], status['rounds'])
+        version = status['rounds'][0]['version']
+        self.until('centroids', 'the new version', lambda s: s['serving'][0].get('version') == version and s['serving'][0]['ready'])
+        self.assertEqual(self.ask('centroids', [4, 0]), {'class': 'b', 'version': version})
+        self.assertEqual(self.ask('centroids', [0, 4])['class'], 'c')
+
+    def ask(self, name, features):
+        pod = next(p for p in self.varda.pods() if p['metadata']['name'].startswith(name + '-incremental-server-'))
+        url = 'http://%s:8080/' % pod['status']['podIP']
+        return json.loads(urllib.request.urlopen(url, json.dumps(features).encode(), timeout=m.seconds(20)).read())
+
+    def test_person_starts_a_round_and_errors_are_plain(self):
+        self.start_users('manual', {'manual': True})
+        out = self.varda.varda('il', 'rollback', 'manual', check=False)
+        self.assertIn('there is no version before it', getattr(out, 'stderr', out))
+        out = self.varda.varda('il', 'train', 'missing', check=False)
+        self.assertIn('not found', getattr(out, 'stderr', out))
+        self.varda.varda('il', 'train', 'manual')
+        status = self.until('manual', 'the end of a round', lambda s: s.get('rounds'))
+        self.assertEqual([r['round'] for r in status['rounds']], [1])
+
+
+if __name__ == '__main__':
+    unittest.main()
