@@ -79,7 +79,7 @@ void Manager::step() {
   {
     const MutexLock lock(mutex_);
     const SteadyTime now = clock_.now();
-    changed_ = std::exchange(changed_, false);
+    changed_ = false;
     for (Entry& entry : entries_) {
       EdgeFileReport& report = entry.report;
       if (report.state == EdgeFileReport::kRead || entry.next > now) continue;

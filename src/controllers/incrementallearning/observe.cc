@@ -217,7 +217,7 @@ class Observer {
     if (report.phase != Phase::kCompleted || plan_.wanted.worker->stage != Stage::kTrain) return;
     const std::string& name = plan_.wanted.worker->version;
     if (status().find_version(name) != nullptr) return;
-    const api::TrainingProduced produced = runs::produced_of(*result_, name, options_.registry_url);
+    const api::TrainingProduced produced = runs::produced_of(*result_, name, {options_.registry_url});
     IncrementalVersion version;
     version.version = produced.version;
     version.url = produced.url;
