@@ -132,7 +132,7 @@ TEST(GrpcServerAdopts, OnePortServesHttpAndGrpc) {
     ASSERT_TRUE(answer.ok()) << answer.error();
     EXPECT_EQ(*answer, "default/w " + message);
   }
-  const auto answer = make_client({})->send(soon, {.url = "http://" + server->address() + "/path"});
+  const auto answer = make_client({})->call(soon, {.url = "http://" + server->address() + "/path"});
   ASSERT_TRUE(answer.ok()) << answer.error();
   EXPECT_EQ(answer->body, "http /path");
   EXPECT_EQ(grpc->connections(), 1u);
