@@ -15,6 +15,8 @@ using worker::path_of;
 using worker::value_of;
 
 constexpr std::int64_t kCheckpointSecondsMax = 86'400;
+// The name of an artifact has at most 63 characters: report-model-VERSION, model-VERSION.onnx.
+constexpr std::size_t kVersionInNameMax = 48;
 
 }  // namespace
 
@@ -46,8 +48,9 @@ Result<Contract> read_contract(const Environment& environment) {
     variables += value_of(environment, name) + "\n";
   out.task = codec::Sha256::of(variables).hex();
   const Json& version = training["version"];
-  out.artifact = "model-" + (version.is_integer() ? std::to_string(version.as_integer())
-                                                  : version.string_or("1"));
+  const std::string name =
+      version.is_integer() ? std::to_string(version.as_integer()) : version.string_or("1");
+  out.artifact = "model-" + name.substr(0, kVersionInNameMax);
   return out;
 }
 

@@ -92,6 +92,11 @@ int fail(const Context& ctx, WorkerApi* api, const Error& error) {
 
 std::string report_name(const Contract& contract) { return "report-" + contract.artifact; }
 
+/// In a bucket, the suffix of the name distinguishes a plain file from an archive.
+std::string artifact_name(const Contract& contract, const std::string& file) {
+  return file == kModelFile ? contract.artifact + ".onnx" : contract.artifact;
+}
+
 Result<Finished> train_once(const Context& ctx, const Contract& contract, WorkerParts& parts,
                             training::Observer& observer) {
   const os::Path& directory = contract.job.directory;
@@ -104,7 +109,7 @@ Result<Finished> train_once(const Context& ctx, const Contract& contract, Worker
   TRY(const Delivery model, package(ctx, parts.fs, directory, trained.source));
   TRY(const Delivery report, write_report(parts.fs, contract.job, trained));
   Finished out{model.file, model.digest.hex(), report.digest.hex(),
-               final_body(trained.outcome, {.artifact = contract.artifact,
+               final_body(trained.outcome, {.artifact = artifact_name(contract, model.file),
                                             .report = report_name(contract),
                                             .file = model.file == kModelFile ? model.file : ""})};
   const Json stored = Json::object({{"task", contract.task},
@@ -123,13 +128,14 @@ Status train_and_report(const Context& ctx, const Contract& contract, WorkerPart
   TRY(const Finished finished, train_once(ctx, contract, parts, observer));
   if (api == nullptr) return {};
   reporter->phase("Uploading");
+  // A result of an earlier start may have a name of an earlier release.
+  const std::string artifact = finished.body.at("data/artifact").as_string();
   const os::Path& directory = contract.job.directory;
   TRY_VOID(
       api->upload(ctx, directory / kReportFile, report_name(contract), finished.report_digest));
-  TRY_VOID(api->upload(ctx, directory / finished.file, contract.artifact, finished.digest));
+  TRY_VOID(api->upload(ctx, directory / finished.file, artifact, finished.digest));
   TRY_VOID(api->deliver(ctx, "PUT", "/v1/results/final", finished.body));
-  log::info("result accepted by the agent",
-            {{"artifact", contract.artifact}, {"sha256", finished.digest}});
+  log::info("result accepted by the agent", {{"artifact", artifact}, {"sha256", finished.digest}});
   return {};
 }
 

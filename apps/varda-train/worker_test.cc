@@ -95,10 +95,10 @@ class Workers : public ::testing::Test {
 TEST_F(Workers, FinishedRunHandsOverModelAndResult) {
   agent_.start();
   EXPECT_EQ(run(environment()), 0);
-  EXPECT_EQ(agent_.file("model-5"), "weights 1");
+  EXPECT_EQ(agent_.file("model-5.onnx"), "weights 1");
   EXPECT_EQ(agent_.body("/v1/register")["instance"].as_string(), "i1");
   const codec::Json data = agent_.body("/v1/results/final")["data"];
-  EXPECT_EQ(data["artifact"].as_string(), "model-5");
+  EXPECT_EQ(data["artifact"].as_string(), "model-5.onnx");
   EXPECT_EQ(data["file"].as_string(), "model.onnx");
   EXPECT_EQ(data["format"].as_string(), "onnx");
   EXPECT_EQ(data["metrics"]["accuracy"].as_double(), 0.9);
@@ -135,8 +135,8 @@ TEST_F(Workers, FinishedRunOfOtherSettingsIsNotHandedOver) {
   changed["TRAINING"] = R"({"version":"6"})";
   EXPECT_EQ(run(changed), 0);
   EXPECT_EQ(trainings_, 2);
-  EXPECT_EQ(agent_.file("model-6"), "weights 2");
-  EXPECT_EQ(agent_.body("/v1/results/final").at("data/artifact").as_string(), "model-6");
+  EXPECT_EQ(agent_.file("model-6.onnx"), "weights 2");
+  EXPECT_EQ(agent_.body("/v1/results/final").at("data/artifact").as_string(), "model-6.onnx");
 }
 
 TEST_F(Workers, EnvironmentDefinesTheJob) {
@@ -189,14 +189,14 @@ TEST_F(Workers, LostAnswersDelayNothingButTheReports) {
   agent_.start();
   agent_.lose_answers(6);
   EXPECT_EQ(run(environment()), 0);
-  EXPECT_EQ(agent_.file("model-5"), "weights 1");
+  EXPECT_EQ(agent_.file("model-5.onnx"), "weights 1");
   EXPECT_FALSE(agent_.body("/v1/results/final").is_null());
 }
 
 TEST_F(Workers, AbsentAgentDoesNotStopTheTraining) {
   during_ = [&] { agent_.start(); };  // the agent starts when the training is over
   EXPECT_EQ(run(environment()), 0);
-  EXPECT_EQ(agent_.file("model-5"), "weights 1");
+  EXPECT_EQ(agent_.file("model-5.onnx"), "weights 1");
 }
 
 TEST_F(Workers, RestartAfterTheTrainingOnlyHandsOver) {
@@ -211,7 +211,7 @@ TEST_F(Workers, RestartAfterTheTrainingOnlyHandsOver) {
   again["VARDA_WORKER_TOKEN_FILE"] = other.token_file();
   EXPECT_EQ(run(again), 0);
   EXPECT_EQ(trainings_, 1);
-  EXPECT_EQ(other.file("model-5"), "weights 1");
+  EXPECT_EQ(other.file("model-5.onnx"), "weights 1");
   EXPECT_EQ(other.body("/v1/results/final")["data"]["metrics"]["accuracy"].as_double(), 0.9);
 }
 
@@ -226,7 +226,7 @@ TEST_F(Workers, DamagedResultIsTrainedAgain) {
   again["VARDA_WORKER_TOKEN_FILE"] = other.token_file();
   EXPECT_EQ(run(again), 0);
   EXPECT_EQ(trainings_, 2);
-  EXPECT_EQ(other.file("model-5"), "weights 2");
+  EXPECT_EQ(other.file("model-5.onnx"), "weights 2");
 }
 
 TEST_F(Workers, FailureIsReportedWithItsKind) {
@@ -274,7 +274,7 @@ TEST_F(Workers, RefusedProgressIsNotRepeated) {
   agent_.start();
   agent_.refuse("PUT /v1/progress", 400);
   EXPECT_EQ(run(environment()), 0);
-  EXPECT_EQ(agent_.file("model-5"), "weights 1");
+  EXPECT_EQ(agent_.file("model-5.onnx"), "weights 1");
 }
 
 TEST(ReporterBodies, ProgressHasTheFieldsOfTheContract) {
@@ -310,7 +310,7 @@ TEST(ReporterBodies, FinalFitsTheLimitOfTheAgent) {
   outcome.metrics = {{"accuracy", 0.9}, {"auc", std::numeric_limits<double>::quiet_NaN()}};
   for (int i = 0; i < 100'000; ++i) outcome.classes.push_back("class " + std::to_string(i));
   outcome.history.resize(1000);
-  const codec::Json body = final_body(outcome, {.artifact = "model-5"});
+  const codec::Json body = final_body(outcome, {.artifact = "model-5.onnx"});
   EXPECT_LT(codec::write_json(body).size(), std::size_t{32} << 10);
   EXPECT_FALSE(body["data"].contains("classes"));
   EXPECT_EQ(body["data"]["history"].size(), 32u);

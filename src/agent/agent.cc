@@ -235,7 +235,12 @@ class AgentImpl final : public Agent {
     if (const Status loaded = artifacts_->load(); !loaded.ok())
       log::error("workers cannot upload files", {{"error", loaded.error()}});
     sender_ = std::make_unique<workers::ArtifactSender>(
-        workers::ArtifactSender::Options{.metrics = options_.metrics}, *artifacts_, fs_, api_);
+        workers::ArtifactSender::Options{
+            .metrics = options_.metrics,
+            .buckets = {.http = options_.downloads != nullptr ? options_.downloads : &http_,
+                        .credentials = &credentials_,
+                        .trusting = options_.trusting_client}},
+        *artifacts_, fs_, api_);
     streams_ = std::make_unique<workers::Streams>(
         workers::Streams::Options{.node_name = options_.node_name,
                                   .gateway = options_.gateway,

@@ -72,6 +72,7 @@ bool Uploads::is_for(const Request& request) { return request.path().starts_with
 BlobRights Uploads::rights_of(const codec::Json& edge_node) {
   BlobRights out;
   for (const codec::Json& worker : edge_node.at("spec/workers").as_array()) {
+    if (worker["bucket"].is_object()) continue;  // nothing of this worker goes to the registry
     const std::int64_t limit = worker["uploads"]["maxBytes"].as_integer();
     if (limit > 0) out.upload_bytes_max = std::max(out.upload_bytes_max, std::uint64_t(limit));
   }

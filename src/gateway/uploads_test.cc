@@ -260,6 +260,9 @@ TEST(Uploads, RightsComeFromTheWorkList) {
           R"({"spec": {"workers": [{"uploads": {"maxBytes": 5}}, {"uploads": {"maxBytes": 3}}]}})"),
       uploads(5));
   EXPECT_EQ(rights(R"({"spec": {"workers": [{"uploads": {"maxBytes": -5}}]}})"), uploads(0));
+  EXPECT_EQ(rights(R"({"spec": {"workers": [{"uploads": {"maxBytes": 5},
+                                            "bucket": {"url": "s3://results"}}]}})"),
+            uploads(0));
   EXPECT_EQ(rights(R"({"spec": {"shares": [{"key": "a"}], "replicas": [{"key": "a"}]}})"),
             uploads(0));
   EXPECT_EQ(rights(R"({"spec": {"shares": [{"key": "a", "relay": true}]}})"),

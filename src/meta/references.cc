@@ -39,6 +39,9 @@ bool edge_node_uses(const Json& edge_node, const ObjectKey& secret) {
       if (version["credentials"].as_string() == wanted) return true;
     }
   }
+  for (const Json& worker : edge_node.at("spec/workers").as_array()) {
+    if (worker.at("bucket/credentials").as_string() == wanted) return true;
+  }
   return false;
 }
 

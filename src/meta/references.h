@@ -17,7 +17,7 @@ inline constexpr const char* kEdgeSecretsAllow = "allow";
 /// `resource` is secrets or configmaps; `name` is in the Pod's namespace.
 bool pod_uses(const codec::Json& pod, std::string_view resource, std::string_view name);
 
-/// True if the EdgeNode names the Secret as credentials of an archive.
+/// True if the EdgeNode names the Secret as credentials of an archive or of a worker's bucket.
 bool edge_node_uses(const codec::Json& edge_node, const ObjectKey& secret);
 
 }  // namespace varda::meta

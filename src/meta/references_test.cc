@@ -49,10 +49,12 @@ TEST(References, PodWithAnInvalidSpecUsesNothing) {
 
 TEST(References, EdgeNodeUsesOnlyCredentialsNamedInItsSpec) {
   const auto node =
-      parse_json(R"({"spec":{"models":[{"versions":[{},{"credentials":"team-a/files"}]}]},
+      parse_json(R"({"spec":{"models":[{"versions":[{},{"credentials":"team-a/files"}]}],
+    "workers":[{},{"bucket":{"credentials":"team-a/results"}}]},
     "status":{"models":[{"versions":[{"credentials":"team-a/told"}]}]}})")
           .value();
   EXPECT_TRUE(edge_node_uses(node, {"team-a", "files"}));
+  EXPECT_TRUE(edge_node_uses(node, {"team-a", "results"}));
   EXPECT_FALSE(edge_node_uses(node, {"team-b", "files"}));
   EXPECT_FALSE(edge_node_uses(node, {"team-a", "file"}));
   EXPECT_FALSE(edge_node_uses(node, {"team-a", "told"}))

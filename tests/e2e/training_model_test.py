@@ -4,6 +4,7 @@ import hashlib, json, os, pathlib, random, shutil, signal, sys, tempfile, unitte
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
+from s3_server import S3Server  # noqa: E402
 
 SDK = m.ROOT / 'sdk/python/varda_worker.py'
 CENTROID = m.ROOT / 'examples/training/nearest_centroid.py'
@@ -100,6 +101,38 @@ class Trainings(unittest.TestCase):
         self.assertGreater(self.metrics('points')['accuracy'], 0.9)
         model = json.loads(urllib.request.urlopen(status['produced']['url'], timeout=m.seconds(60)).read())
         self.assertEqual(sorted(model), ['blue', 'red'])
+
+    def test_result_goes_to_a_bucket_and_serves_from_there(self):
+        s3 = S3Server(bucket='results', secret='a-very-secret-key')
+        self.addCleanup(s3.close)
+        self.varda.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow', '--overwrite')
+        blobs = lambda: sorted(x.name for x in (self.work / 'data').glob('**/blobs/*'))
+        before = blobs()
+        self.train('away', self.digits('digits-away', epochs=2, output={
+            'version': '5', 'registry': False, 'url': 's3://results/line-7', 'credentials': {'secretName': 'results-key'}}))
+        self.until('away', 'the missing Secret', lambda s: 'no Secret default/results-key' in self.condition(s, 'Running').get('message', ''))
+        self.varda.kubectl('create', 'secret', 'generic', 'results-key', '--from-literal=AWS_ACCESS_KEY_ID=' + s3.key,
+                           '--from-literal=AWS_SECRET_ACCESS_KEY=wrong', '--from-literal=AWS_ENDPOINT_URL=' + s3.url)
+        self.addCleanup(lambda: self.varda.kubectl('delete', 'secret', 'results-key'))
+        self.until('away', 'the refusal', lambda s: 'SignatureDoesNotMatch' in self.condition(s, 'Running').get('message', ''))
+        self.varda.kubectl('patch', 'secret', 'results-key', '-p', json.dumps({'stringData': {'AWS_SECRET_ACCESS_KEY': s3.secret}}))
+        status = self.complete('away')
+        digest = status['produced']['sha256']
+        with s3.lock:
+            objects = dict(s3.objects)
+        self.assertEqual(sorted(objects), ['line-7/%s/model-5' % digest, [k for k in objects if 'report' in k][0]])
+        self.assertEqual(hashlib.sha256(objects['line-7/%s/model-5' % digest]).hexdigest(), digest)
+        self.assertEqual(blobs(), before, 'nothing went to the registry')
+        model = self.varda.get('model', 'digits-away')['spec']
+        self.assertEqual((model['modelUrl'], model['sha256'], model['credentialName']),
+                         ('s3://results/line-7/%s/model-5' % digest, digest, 'results-key'))
+        self.apply({'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'InferenceModel', 'metadata': {'name': 'away'},
+                    'spec': {'modelName': 'away', 'deployToLayer': 'edge', 'nodeName': 'edge0', 'modelRef': {'name': 'digits-away'}}})
+        self.addCleanup(lambda: self.varda.kubectl('delete', 'inferencemodel', 'away'))
+        self.varda.ready('away', '5')
+        logs = ''.join(x.read_text(errors='replace') for x in (self.work / 'data').glob('**/*.log'))
+        everything = logs + self.varda.kubectl('get', 'trainingmodels,models,edgenodes,pods,events', '-o', 'yaml').stdout
+        self.assertNotIn(s3.secret, everything)
 
     def test_scripts_are_the_program_of_a_plain_image(self):
         archives = self.work / 'archives'

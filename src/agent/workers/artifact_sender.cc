@@ -16,6 +16,7 @@ ArtifactSender::ArtifactSender(Options options, ArtifactStore& store, os::FileSy
       store_(store),
       fs_(fs),
       api_(api),
+      bucket_upload_(options_.buckets, store_, fs_),
       retry_(options_.retry_first) {
   if (options_.metrics == nullptr) return;
   sent_bytes_ = &options_.metrics->counter("varda_agent_artifact_upload_bytes_total",
@@ -61,29 +62,36 @@ void ArtifactSender::step(const Context& ctx) {
 
 Status ArtifactSender::send(const Context& ctx, const ArtifactStore::Pending& pending,
                             bool& progressed) {
-  core::RegistryClient http(api_);
   std::uint64_t sent_bytes = 0;
   std::optional<std::uint64_t> last;
   SteadyTime report_at = clock_.now() + options_.progress_period;
-  const auto progress = [&](const registry::UploadProgress& now) {
-    if (now.sent > sent_bytes) {
+  const BucketUpload::Progress progress = [&](std::uint64_t done, std::uint64_t now_sent) {
+    if (now_sent > sent_bytes) {
       progressed = true;
-      if (sent_bytes_ != nullptr) sent_bytes_->add(static_cast<double>(now.sent - sent_bytes));
+      if (sent_bytes_ != nullptr) sent_bytes_->add(static_cast<double>(now_sent - sent_bytes));
     }
-    sent_bytes = now.sent;
-    last = now.done;
+    sent_bytes = now_sent;
+    last = done;
     if (clock_.now() < report_at) return;
     report_at = clock_.now() + options_.progress_period;
-    store_.set_sent(pending, now.done);
+    store_.set_sent(pending, done);
   };
-  const Status sent = registry::upload(ctx, http, {.url = "", .token = ""}, fs_, pending.path,
-                                       pending.artifact.sha256,
-                                       {.piece_bytes = options_.piece_bytes,
-                                        .attempts_max = 1,
-                                        .progress = progress,
-                                        .base = pending.base});
+  const Status sent = pending.bucket ? bucket_upload_.send(ctx, pending, progress)
+                                     : send_to_registry(ctx, pending, progress);
   if (!sent.ok() && last) store_.set_sent(pending, *last);
   return sent;
+}
+
+Status ArtifactSender::send_to_registry(const Context& ctx, const ArtifactStore::Pending& pending,
+                                        const BucketUpload::Progress& progress) {
+  core::RegistryClient http(api_);
+  return registry::upload(
+      ctx, http, {.url = "", .token = ""}, fs_, pending.path, pending.artifact.sha256,
+      {.piece_bytes = options_.piece_bytes,
+       .attempts_max = 1,
+       .progress =
+           [&progress](const registry::UploadProgress& now) { progress(now.done, now.sent); },
+       .base = pending.base});
 }
 
 bool ArtifactSender::is_damaged(const ArtifactStore::Pending& pending) {

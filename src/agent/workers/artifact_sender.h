@@ -1,5 +1,5 @@
 // ArtifactSender: sends accepted artifacts to the registry, through the node's API server or
-// gateway. Waits out lost links, and continues where the registry stopped.
+// gateway, or to the worker's bucket. Waits out lost links, and continues where the upload stopped.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/workers/artifact_store.h"
+#include "agent/workers/bucket_upload.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "kube/client.h"
@@ -22,6 +23,7 @@ class ArtifactSender {
     std::chrono::milliseconds progress_period{5000};  // between reports of an upload
     const Clock* clock = nullptr;                     // null: the system clock
     metrics::Registry* metrics = nullptr;             // outlives the sender
+    BucketUpload::Options buckets = {};
   };
   /// All references outlive the sender.
   ArtifactSender(Options options, ArtifactStore& store, os::FileSystem& fs,
@@ -32,6 +34,8 @@ class ArtifactSender {
  private:
   void step(const Context& ctx);
   Status send(const Context& ctx, const ArtifactStore::Pending& pending, bool& progressed);
+  Status send_to_registry(const Context& ctx, const ArtifactStore::Pending& pending,
+                          const BucketUpload::Progress& progress);
   /// True: the file on the disk has other bytes than the worker sent.
   bool is_damaged(const ArtifactStore::Pending& pending);
 
@@ -40,6 +44,7 @@ class ArtifactSender {
   ArtifactStore& store_;
   os::FileSystem& fs_;
   const kube::Client& api_;
+  BucketUpload bucket_upload_;
   std::chrono::milliseconds retry_;  // the task's thread only
   metrics::Counter* sent_bytes_ = nullptr;
   metrics::Counter* uploaded_ = nullptr;

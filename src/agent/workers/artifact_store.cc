@@ -46,6 +46,7 @@ Json record_of(const Artifact& artifact) {
                        {"sha256", artifact.sha256.hex()},
                        {"bytes", artifact.bytes},
                        {"file", artifact.file},
+                       {"upload", ended ? std::string() : artifact.upload},
                        {"state", ended ? artifact.state : std::string(Artifact::kWaiting)},
                        {"reason", ended ? artifact.reason : std::string()}});
 }
@@ -60,6 +61,7 @@ std::optional<Artifact> read_artifact(const Json& json) {
   out.file = json["file"].as_string();
   out.state = json["state"].as_string();
   out.reason = json["reason"].as_string();
+  out.upload = json["upload"].as_string();
   if (out.state == Artifact::kUploaded) out.sent = out.bytes;
   return out;
 }
@@ -347,7 +349,9 @@ Result<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::begin(const Artifa
   const std::string stem = stem_of(owner.key, owner.uid, piece.name);
   const MutexLock lock(mutex_);
   if (!loaded_) return Error(Code::kUnavailable, "the node's disk cannot take files now");
-  if (!owners_ || std::find(owners_->begin(), owners_->end(), owner) == owners_->end())
+  if (!owners_ || std::none_of(owners_->begin(), owners_->end(), [&](const ArtifactOwner& one) {
+        return one.key == owner.key && one.uid == owner.uid && one.bytes_max == owner.bytes_max;
+      }))
     return Error(Code::kUnavailable, "the node's work list changes; try again");
   if (find_locked(owner.key, owner.uid, piece.name) != nullptr)
     return Error(Code::kAlreadyExists, "artifact " + piece.name + " is accepted already");
@@ -483,6 +487,7 @@ Status ArtifactStore::accept(const ArtifactOwner& owner, const Artifact& artifac
 std::optional<SteadyTime> ArtifactStore::due() const {
   const MutexLock lock(mutex_);
   std::optional<SteadyTime> first;
+  if (!owners_) return first;
   for (const auto& [key, record] : records_) {
     for (const Artifact& artifact : record.artifacts) {
       if (artifact.state == Artifact::kWaiting)
@@ -495,6 +500,7 @@ std::optional<SteadyTime> ArtifactStore::due() const {
 std::optional<ArtifactStore::Pending> ArtifactStore::take() {
   const SteadyTime now = clock_.now();
   const MutexLock lock(mutex_);
+  if (!owners_) return std::nullopt;
   Artifact* first = nullptr;
   Pending out;
   for (auto& [key, record] : records_) {
@@ -511,6 +517,8 @@ std::optional<ArtifactStore::Pending> ArtifactStore::take() {
   out.artifact = *first;
   out.path = path_of(first->file);
   out.base = base_for(*first, records_[out.key].artifacts);
+  for (const ArtifactOwner& owner : *owners_)
+    if (owner.key == out.key && owner.uid == out.uid) out.bucket = owner.bucket;
   return out;
 }
 
@@ -544,6 +552,10 @@ Status ArtifactStore::change_record(const Pending& pending,
 
 void ArtifactStore::set_sent(const Pending& pending, std::uint64_t sent) {
   change(pending, [sent](Artifact& artifact) { artifact.sent = sent; });
+}
+
+Status ArtifactStore::set_upload(const Pending& pending, const std::string& id) {
+  return change_record(pending, [&](Artifact& artifact) { artifact.upload = id; });
 }
 
 void ArtifactStore::set_waiting(const Pending& pending, std::string reason, SteadyTime retry_at) {

@@ -1,7 +1,7 @@
 // ArtifactStore: files that workers hand over, on the node's disk until the registry has them.
 //
 //   ROOT/WHO.WHAT-TOTAL      the bytes so far; the length is the offset of an unfinished upload
-//   agent.db artifacts/KEY   {uid, artifacts: [{name, sha256, bytes, file, state, reason}]}
+//   agent.db artifacts/KEY   {uid, artifacts: [{name, sha256, bytes, file, state, reason, upload}]}
 //
 // WHO and WHAT are hex digits of SHA-256: of the worker, and of the artifact's name. The record
 // accepts a file: without an entry in the record, the file is an unfinished upload. An accepted
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "agent/core/state_store.h"
+#include "api/edgeai/edge_node.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "codec/digest.h"
@@ -34,6 +35,7 @@ namespace varda::agent::workers {
 struct ArtifactOwner {
   std::string key, uid;
   std::uint64_t bytes_max = 0;  // of one file, and of all files that wait; 0: no files
+  std::optional<api::EdgeBucket> bucket = {};  // absent: the files go to the registry
   friend bool operator==(const ArtifactOwner&, const ArtifactOwner&) = default;
 };
 
@@ -51,6 +53,7 @@ struct Artifact {
   std::uint64_t bytes = 0, sent = 0;
   std::string state{kWaiting}, reason;
   std::string file;          // below ROOT; "": removed
+  std::string upload = {};   // identifier of the multipart upload to a bucket; "": none
   SteadyTime retry_at = {};  // if kWaiting
 };
 
@@ -99,13 +102,17 @@ class ArtifactStore {
     std::string key, uid;
     Artifact artifact;
     os::Path path;
-    std::optional<codec::Sha256> base;  // an uploaded artifact that may have the same parts
+    std::optional<codec::Sha256> base;      // an uploaded artifact that may have the same parts
+    std::optional<api::EdgeBucket> bucket;  // absent: the registry
   };
-  /// When the first waiting artifact is due; nothing: none waits.
+  /// When the first waiting artifact is due; nothing: none waits, or set_owners() was not called
+  /// yet, so that the place of the files is unknown.
   std::optional<SteadyTime> due() const;
   /// Takes the artifact that has been due longest, which is now kUploading.
   std::optional<Pending> take();
   void set_sent(const Pending& pending, std::uint64_t sent);
+  /// Persists the identifier of the artifact's multipart upload.
+  Status set_upload(const Pending& pending, const std::string& id);
   /// The registry has the file. Removes it here, once that is recorded.
   void set_uploaded(const Pending& pending);
   void set_waiting(const Pending& pending, std::string reason, SteadyTime retry_at);

@@ -154,8 +154,9 @@ void Manager::give_owners() {
     const MutexLock lock(mutex_);
     for (const auto& [key, worker] : workers_) {
       const auto& uploads = worker.spec.uploads;
-      owners.push_back(
-          {key, worker.spec.uid, uploads ? static_cast<std::uint64_t>(uploads->max_bytes) : 0});
+      owners.push_back({key, worker.spec.uid,
+                        uploads ? static_cast<std::uint64_t>(uploads->max_bytes) : 0,
+                        worker.spec.bucket});
     }
   }
   options_.artifacts->set_owners(owners);

@@ -18,6 +18,7 @@ using rules::Shape;
 
 constexpr std::string_view kArchiveUrl = "^((https?|s3)://[^/ ]+|file:///)[^ ]*$";
 constexpr std::string_view kArchiveDigest = "^[0-9a-f]{64}$";
+constexpr std::string_view kBucketUrl = "^(s3://[^/ ?#:@]+(/[^ ?#]*)?)?$";
 constexpr std::string_view kObjectName = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
 constexpr std::string_view kObjectNameOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 constexpr std::string_view kSelectorValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
@@ -33,13 +34,6 @@ const rules::Member kEvaluation{"evaluation", Shape::kObject};
 const rules::Member kScripts{"scripts", Shape::kObject};
 const rules::Member kTargetVersion{"targetVersion"};
 const rules::Member kManifest{"manifest", Shape::kList};
-
-Schema open_object() {
-  Schema open;
-  open.type = Schema::Type::kObject;
-  open.preserve_unknown = true;
-  return open;
-}
 
 /// The member is part of the kind, but no part of Varda acts on it yet.
 Rule unsupported(const rules::Member& member, std::string_view why) {
@@ -61,17 +55,21 @@ Rule hold_out_is_a_share() {
   return rule;
 }
 
-Rule result_goes_to_registry() {
-  static constexpr std::string_view kWhy = "must be true: results go to the registry only";
+/// A default makes registry true, so url alone is a contradiction.
+Rule result_has_one_place() {
+  static constexpr std::string_view kWhy =
+      "must be false with url and true without url: the result has one place";
   Rule rule;
-  rule.cel = "!has(self.registry) || self.registry";
+  rule.cel = "(has(self.registry) && !self.registry) == (has(self.url) && self.url != '')";
   rule.message = std::string(kWhy);
   rule.reason = "FieldValueInvalid";
   rule.field_path = ".registry";
   rule.check = [](const Json& self) -> std::vector<Violation> {
-    const Json& value = self["registry"];
-    if (!value.is_bool() || value.as_bool()) return {};
-    return {rules::invalid(".registry", value, kWhy)};
+    const Json &registry = self["registry"], &url = self["url"];
+    if ((!registry.is_null() && !registry.is_bool()) || (!url.is_null() && !url.is_string()))
+      return {};
+    if ((registry.is_bool() && !registry.as_bool()) == !url.as_string().empty()) return {};
+    return {rules::invalid(".registry", registry, kWhy)};
   };
   return rule;
 }
@@ -238,15 +236,22 @@ void TrainingOutput::describe(Type<TrainingOutput>& t) {
   t.field("version", &O::version,
           "The version of the Model. Default: the first 12 digits of the file's SHA-256.")
       .length(0, 63);
-  t.field("registry", &O::registry, "The result goes to the registry of the operator.").defaulted();
-  t.field("url", &O::url, "Not supported yet.").length(0, 2048);
-  t.field("credentials", &O::credentials, "Not supported yet.").shaped(open_object());
+  t.field("registry", &O::registry,
+          "The result goes to the registry of the operator. Must be false with url.")
+      .defaulted();
+  t.field("url", &O::url,
+          "Bucket for the result instead of the registry: s3://BUCKET or s3://BUCKET/PREFIX. The "
+          "node of the run uploads the result.")
+      .length(0, 2048)
+      .pattern(kBucketUrl);
+  t.field("credentials", &O::credentials,
+          "The Secret with the access key for url. Only the node of the run gets it.");
   t.keep_unknown(&O::unknown);
   t.rule(rules::matches_when_set("version", kVersionPattern, kVersionForbidden, kVersionExpected));
-  t.rule(unsupported({"url"}, "is not supported yet: results go to the registry"));
-  t.rule(unsupported({"credentials", Shape::kObject},
-                     "is not supported yet: results go to the registry"));
-  t.rule(result_goes_to_registry());
+  t.rule(result_has_one_place());
+  t.rule(rules::unless_any_set(
+      {{"url"}}, rules::forbidden_with({"credentials", Shape::kObject},
+                                       {{"credentials", Shape::kObject}}, "needs url")));
 }
 
 void TrainingCheckpoint::describe(Type<TrainingCheckpoint>& t) {
@@ -396,7 +401,7 @@ void TrainingProduced::describe(Type<TrainingProduced>& t) {
   t.doc("The result of the run.");
   t.field("version", &P::version, "The version of the Model.").length(0, 63);
   t.field("sha256", &P::sha256, "SHA-256 of the file.").length(0, 64);
-  t.field("url", &P::url, "URL of the file in the registry.").length(0, 2048);
+  t.field("url", &P::url, "URL of the file in the registry or the bucket.").length(0, 2048);
   t.field("bytes", &P::bytes, "Size of the file.").format("int64");
   t.field("reportUrl", &P::report_url,
           "URL of the run's report for people, an HTML file. Absent: there is none.")
@@ -493,8 +498,6 @@ const Kind& TrainingModel::kind() {
           {
               "`spec.trainer`, `spec.dataset`, `spec.evaluation`, `spec.checkpoint` and the pod "
               "settings are\n  extensions.",
-              "`output.url` and `output.credentials` are refused: no part of Varda acts on them "
-              "yet.",
           },
       .schema = &type_info<TrainingModel>().schema,
   };

@@ -68,8 +68,8 @@ struct TrainingParameter {
 struct TrainingOutput {
   std::string version;  // "": the first digits of the digest
   bool registry = true;
-  std::string url;   // refused by a rule
-  Json credentials;  // refused by a rule
+  std::string url;                              // s3://BUCKET/PREFIX, with registry false
+  std::optional<ModelCredentials> credentials;  // for url
   Json unknown;
   static void describe(Type<TrainingOutput>& t);
 };

@@ -219,6 +219,25 @@ void EdgeStream::describe(Type<EdgeStream>& t) {
   t.keep_unknown(&EdgeStream::unknown);
 }
 
+void EdgeBucket::describe(Type<EdgeBucket>& t) {
+  t.doc("A bucket of an S3-compatible server.");
+  t.field("url", &EdgeBucket::url, "s3://BUCKET or s3://BUCKET/PREFIX.").required().length(1, 2048);
+  t.field("credentials", &EdgeBucket::credentials,
+          "NAMESPACE/NAME of the Secret with the access key. Absent: requests are not signed.")
+      .length(0, 317);
+  t.keep_unknown(&EdgeBucket::unknown);
+}
+
+std::string EdgeBucket::key_of(std::string_view sha256, std::string_view name) {
+  return std::string(sha256) + "/" + std::string(name);
+}
+
+std::string EdgeBucket::url_of(std::string_view url, std::string_view sha256,
+                               std::string_view name) {
+  while (url.ends_with('/')) url.remove_suffix(1);
+  return std::string(url) + "/" + key_of(sha256, name);
+}
+
 void EdgeWorker::describe(Type<EdgeWorker>& t) {
   t.doc("A worker of a job. The agent expects the worker to register.");
   t.field("key", &EdgeWorker::key, "NAMESPACE/NAME of the worker.").required().length(1, 317);
@@ -227,6 +246,8 @@ void EdgeWorker::describe(Type<EdgeWorker>& t) {
   t.field("assignment", &EdgeWorker::assignment, "Assignment of the worker.");
   t.field("uploads", &EdgeWorker::uploads,
           "Files that the worker may upload to the registry. Absent: none.");
+  t.field("bucket", &EdgeWorker::bucket,
+          "The bucket that gets the worker's files instead of the registry.");
   t.field("streams", &EdgeWorker::streams, "Targets that the worker may reach through its agent.")
       .items_max(EdgeStream::kMax)
       .list_map({"name"});

@@ -124,12 +124,28 @@ struct EdgeStream {
   static void describe(Type<EdgeStream>& t);
 };
 
+/// The bucket for a worker's files, instead of the registry (docs/design/025-uploads.md).
+struct EdgeBucket {
+  std::string url;          // s3://BUCKET or s3://BUCKET/PREFIX
+  std::string credentials;  // NAMESPACE/NAME of the Secret; "": requests are not signed
+  Json unknown;
+  friend bool operator==(const EdgeBucket&, const EdgeBucket&) = default;
+  static void describe(Type<EdgeBucket>& t);
+
+  /// The key of a file, relative to the URL: "HEX/NAME". The name tells a plain file from an
+  /// archive.
+  static std::string key_of(std::string_view sha256, std::string_view name);
+  /// The URL of a file in the bucket with this URL.
+  static std::string url_of(std::string_view url, std::string_view sha256, std::string_view name);
+};
+
 struct EdgeWorker {
   std::string key;  // NAMESPACE/NAME
   std::string uid;
   std::string owner;                     // KIND/NAME of the job, for display
   Json assignment;                       // defined by the job; the worker reads it
   std::optional<WorkerUploads> uploads;  // absent: the worker may not upload files
+  std::optional<EdgeBucket> bucket;      // place of these files; absent: the registry
   std::vector<EdgeStream> streams;       // the only targets that the worker may reach
   Json unknown;
   const EdgeStream* find_stream(std::string_view name) const;

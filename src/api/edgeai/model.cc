@@ -41,11 +41,12 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
                                 "Format of the file: onnx, pb, pt, tflite, tar.gz ... Default: "
                                 "the suffix of the file in the URL.")
       .length(1, 63);
-  if constexpr (G == Group::kSedna) {
-    t.template field<std::string>("credentialName", &S::credential_name,
-                                  "Name of the Secret with the credentials for url.")
-        .length(0, 253);
-  }
+  t.template field<std::string>("credentialName", &S::credential_name,
+                                G == Group::kSedna
+                                    ? "Name of the Secret with the credentials for url."
+                                    : "Extension: name of the Secret with the credentials for "
+                                      "modelUrl.")
+      .length(0, 253);
   t.template field<std::string>(
        "task", &S::task,
        "Extension: task of the model, such as image-classification or object-detection.")

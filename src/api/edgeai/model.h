@@ -35,7 +35,7 @@ struct ModelTensor {
 struct ModelSpec {
   std::string url;  // modelUrl in edgeai.io, url in sedna.io
   std::string format;
-  std::string credential_name;  // sedna.io only
+  std::string credential_name;  // of a Secret; "": none
   std::string task;             // "image-classification"
   std::vector<std::string> labels;
   std::vector<ModelTensor> inputs;

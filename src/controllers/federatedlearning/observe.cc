@@ -286,10 +286,10 @@ class Observer {
         (result.report && result.report->is_on_its_way()) ||
         (result.csv && result.csv->is_on_its_way()))
       return stop("Uploading", uploading_text(result));
-    status().produced = runs::produced_of(result, "", options_.registry_url);
+    status().produced = runs::produced_of(result, "", {options_.registry_url});
     status().produced->report_url =
-        runs::url_of(result.report, options_.registry_url, "report.json");
-    status().metrics_url = runs::url_of(result.csv, options_.registry_url, "metrics.csv");
+        runs::url_of(result.report, {options_.registry_url}, "report.json");
+    status().metrics_url = runs::url_of(result.csv, {options_.registry_url}, "metrics.csv");
     const std::string model =
         "version " + status().produced->version + " of Model " + model_name(job_);
     const auto present = output_model(job_, world_.outputs);

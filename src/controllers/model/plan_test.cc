@@ -59,7 +59,7 @@ std::shared_ptr<api::EdgeNode> node_with(
   auto node = std::make_shared<api::EdgeNode>();
   node->metadata.name = "edge0";
   for (const auto& [uid, report] : workers) {
-    node->spec.workers.push_back({"default/" + uid, uid, "", Json(), {}, {}, Json()});
+    node->spec.workers.push_back({"default/" + uid, uid, "", Json(), {}, {}, {}, Json()});
     node->status.workers.push_back(
         {"default/" + uid, uid, codec::parse_json(report).value(), {}, Json()});
   }

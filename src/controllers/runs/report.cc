@@ -38,8 +38,9 @@ bool is_metric(const std::string& name, const Json& value) {
 
 std::optional<ReportedArtifact> artifact_of(const Json& artifacts, const std::string& name) {
   const Json* found = artifacts.find(name);
-  if (found == nullptr) return {};
+  if (found == nullptr || !is_file_name(name)) return {};
   ReportedArtifact out;
+  out.name = name;
   out.state = codec::clipped((*found)["state"].as_string(), kTextMax);
   out.reason = codec::clipped((*found)["reason"].as_string(), kMessageMax);
   if (is_digest((*found)["sha256"].as_string())) out.sha256 = (*found)["sha256"].as_string();

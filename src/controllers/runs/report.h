@@ -18,6 +18,7 @@ using codec::Json;
 
 /// A file that the worker handed over to its node.
 struct ReportedArtifact {
+  std::string name;   // at /v1/artifacts
   std::string state;  // Waiting, Uploading, Uploaded, Failed
   std::string reason;
   std::string sha256;  // "": not valid

@@ -11,9 +11,11 @@ namespace {
 
 constexpr std::size_t kDefaultVersionDigits = 12;
 
-std::string url_of(const std::string& registry, const ReportedArtifact& file,
+std::string url_of(const ResultStore& store, const ReportedArtifact& file,
                    const std::string& name) {
-  std::string url = registry;
+  if (!store.bucket_url.empty())
+    return api::EdgeBucket::url_of(store.bucket_url, file.sha256, file.name);
+  std::string url = store.registry_url;
   while (url.ends_with('/')) url.pop_back();
   url += "/v1/blobs/sha256:" + file.sha256;
   return name.empty() ? url : url + "/" + name;
@@ -29,21 +31,21 @@ const api::ModelMetric* metric_in(const std::vector<api::ModelMetric>& metrics,
 }  // namespace
 
 api::TrainingProduced produced_of(const ReportedResult& result, const std::string& version,
-                                  const std::string& registry_url) {
+                                  const ResultStore& store) {
   const ReportedArtifact& file = *result.file;
   api::TrainingProduced out;
   out.version = version.empty() ? file.sha256.substr(0, kDefaultVersionDigits) : version;
   out.sha256 = file.sha256;
-  out.url = url_of(registry_url, file, result.file_name);
+  out.url = url_of(store, file, result.file_name);
   out.bytes = file.bytes;
-  out.report_url = url_of(result.report, registry_url, "report.html");
+  out.report_url = url_of(result.report, store, "report.html");
   return out;
 }
 
-std::string url_of(const std::optional<ReportedArtifact>& file, const std::string& registry_url,
+std::string url_of(const std::optional<ReportedArtifact>& file, const ResultStore& store,
                    const std::string& name) {
   if (!file || file->state != "Uploaded" || file->sha256.empty()) return "";
-  return url_of(registry_url, *file, name);
+  return url_of(store, *file, name);
 }
 
 Json to_object(const ModelOfRun& model) {
@@ -60,6 +62,7 @@ Json to_object(const ModelOfRun& model) {
                            {"size", model.produced.bytes},
                            {"version", model.produced.version},
                            {"sourceJob", model.source_job}});
+  if (!model.credentials.empty()) out.set("credentialName", model.credentials);
   if (model.base) {
     add("baseVersion", model.base->archive.version);
     add("baseSha256", model.base->archive.sha256sum);

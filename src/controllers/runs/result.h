@@ -14,11 +14,17 @@
 
 namespace varda::controllers::runs {
 
+/// The place of uploaded files.
+struct ResultStore {
+  std::string registry_url;
+  std::string bucket_url = {};  // "": the registry
+};
+
 /// The uploaded file as a version. `version` "": the first digits of the digest.
 api::TrainingProduced produced_of(const ReportedResult& result, const std::string& version,
-                                  const std::string& registry_url);
+                                  const ResultStore& store);
 /// URL of an uploaded file that is not the model; "": it was not uploaded.
-std::string url_of(const std::optional<ReportedArtifact>& file, const std::string& registry_url,
+std::string url_of(const std::optional<ReportedArtifact>& file, const ResultStore& store,
                    const std::string& name);
 
 /// The Model with a result, and the lineage of the result.
@@ -31,6 +37,7 @@ struct ModelOfRun {
   const std::optional<api::TrainingBase>& base;
   /// Free members of spec.metadata; those with an empty value are left out.
   std::vector<std::pair<std::string, std::string>> metadata;
+  std::string credentials = {};  // name of the Secret for the URL; "": none
 };
 Json to_object(const ModelOfRun& model);
 

@@ -179,8 +179,8 @@ class Observer {
     if (file.state != "Uploaded" || file.sha256.empty() ||
         (result.report && result.report->is_on_its_way()))
       return set("Running", no("Uploading", uploading_text(result)));
-    status().produced =
-        runs::produced_of(result, training_.spec.output.version, options_.registry_url);
+    status().produced = runs::produced_of(result, training_.spec.output.version,
+                                          {options_.registry_url, training_.spec.output.url});
     const std::string model =
         "version " + status().produced->version + " of Model " + training_.spec.model_name;
     if (world_.output == nullptr || !runs::has_result(hosting::any_model(world_.output),
@@ -233,6 +233,7 @@ class Observer {
         .produced = *out_.status.produced,
         .base = out_.status.base,
         .metadata = {}};
+    if (spec.output.credentials) model.credentials = spec.output.credentials->secret_name;
     const auto add = [&](const char* name, std::string value) {
       model.metadata.emplace_back(name, std::move(value));
     };

@@ -25,6 +25,12 @@ Worker placed_worker(const TrainingModel& training, const std::string& node) {
   worker.name = kWorkerName;
   worker.node_name = node;
   worker.uploads = api::WorkerUploads{kUploadBytesMax, {}};
+  if (const api::TrainingOutput& output = training.spec.output; !output.url.empty()) {
+    worker.bucket = api::EdgeBucket{
+        output.url,
+        output.credentials ? training.metadata.ns + "/" + output.credentials->secret_name : "",
+        {}};
+  }
   worker.has_output = true;
   worker.needs_model = training.spec.initial_model.has_value();
   if (const auto base = pinned_base(training))
@@ -183,9 +189,10 @@ class Planner {
   /// Fills in the model, the data and the pod, or sets the problem.
   void complete(Worker& worker) {
     const api::TrainingModelSpec& spec = training_.spec;
-    if (options_.registry_url.empty())
+    if (options_.registry_url.empty() && spec.output.url.empty())
       return fail("RegistryMissing",
-                  "the operator has no registry for results: start it with --registry URL");
+                  "the operator has no registry for results: start it with --registry URL, or name "
+                  "a bucket in spec.output.url");
     const workers::EdgeNodePtr agent = world_.edge_node(out_.node);
     out_.problem = runs::agent_problem(agent.get(), out_.node);
     if (out_.problem) return;

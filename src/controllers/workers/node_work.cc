@@ -179,6 +179,7 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
     one.owner = std::string(job.kind) + "/" + job.metadata.name;
     one.assignment = make_assignment(job, worker, model);
     one.uploads = worker.uploads;
+    one.bucket = worker.bucket;
     one.streams = worker.streams;
     const api::EdgeWorker* assigned = node.spec.find_worker(one.key);
     // While the model is unknown or being installed, the previous assignment stays, to avoid an

@@ -87,6 +87,8 @@ struct Worker {
   std::optional<std::string> cloud_url;
   /// kEdge: files that the worker may upload to the registry. Absent: none.
   std::optional<api::WorkerUploads> uploads;
+  /// kEdge: the bucket for these files. Absent: the registry.
+  std::optional<api::EdgeBucket> bucket = {};
   /// kEdge: targets that the worker may reach through its agent, such as an aggregator. At most
   /// api::EdgeStream::kMax.
   std::vector<api::EdgeStream> streams = {};
