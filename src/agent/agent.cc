@@ -8,6 +8,7 @@
 #include "agent/core/registry_client.h"
 #include "agent/core/state_store.h"
 #include "agent/datasets/manager.h"
+#include "agent/files/manager.h"
 #include "agent/models/manager.h"
 #include "agent/models/secret_credentials.h"
 #include "agent/pods/pods.h"
@@ -254,7 +255,11 @@ class AgentImpl final : public Agent {
                                   .artifacts = artifacts_.get(),
                                   .streams = streams_.get()},
         fs_, *state_store_, rng_);
-    std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get()};
+    files_ = std::make_unique<files::Manager>(
+        files::Manager::Options{.roots = options_.file_roots, .limits = options_.artifact_limits},
+        fs_, http_);
+    std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get(),
+                                                 files_.get()};
     if (replicas_) components.push_back(replicas_.get());
     core_ = std::make_unique<core::Core>(
         api_,
@@ -356,6 +361,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<replicas::Peers> peers_;  // null: the node neither shares nor copies files
   std::unique_ptr<models::Manager> models_;
   std::unique_ptr<datasets::Manager> datasets_;
+  std::unique_ptr<files::Manager> files_;
   std::unique_ptr<replicas::Manager> replicas_;        // null: like peers_
   std::unique_ptr<workers::ArtifactStore> artifacts_;  // notifies workers_
   std::unique_ptr<workers::Streams> streams_;

@@ -121,7 +121,8 @@ ModelArchive archive_of(const AnyModel& model, const ModelKeys* keys) {
     return no_archive(
         "DigestMissing",
         subject + (is_path(spec.url) ? " has a path as url and no sha256, which verifies the file; "
-                                       "`sha256sum` prints the digest"
+                                       "`sha256sum` prints the digest. With spec.nodeName that "
+                                       "node reads the digest"
                                      : " has no sha256, which verifies the download; `varda pack` "
                                        "prints the digest"));
   }

@@ -1,5 +1,5 @@
 """`varda operator` processes with `varda apiserver`: leadership, takeover, health and metrics."""
-import collections, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error
+import collections, hashlib, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -96,6 +96,38 @@ class Operator(unittest.TestCase):
 
     def lease(self):
         return self.cluster.get('-n', 'kube-system', 'lease', 'varda-operator')['spec']
+
+    def test_node_reads_the_digest_of_a_path(self):
+        file = self.work / 'files/digits.onnx'
+        file.parent.mkdir()
+        shutil.copy(m.DIGITS / 'models/4/model.onnx', file)
+        apply = lambda *objects: self.cluster.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}))
+        model = lambda **spec: {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Model', 'metadata': {'name': 'digits'},
+                                'spec': {'modelUrl': str(file), 'nodeName': 'edge0', **spec}}
+        server = {'modelName': 'digits', 'deployToLayer': 'edge', 'nodeName': 'edge0', 'modelRef': {'name': 'digits'}}
+        apply({'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': 'edge0', 'labels': {'node-role.kubernetes.io/edge': ''}}},
+              model(), {'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'InferenceModel', 'metadata': {'name': 'digits'}, 'spec': server})
+        self.start('one')
+        agent = Process(self, self.work / 'agent.log', 'agent', '--node', 'edge0', '--data-dir', self.work / 'agent',
+                        '--kubeconfig', self.cluster.kubeconfig)
+        pinned = lambda: self.cluster.get('model', 'digits').get('status', {}).get('pinned', {}).get('sha256')
+        condition = lambda: [c for c in self.cluster.get('model', 'digits').get('status', {}).get('conditions', []) if c['type'] == 'Pinned']
+        m.wait_until('the refusal', lambda: condition() and 'node edge0 cannot read it' in condition()[0]['message'])
+        self.assertIn('--allow-files-below', condition()[0]['message'])
+        agent.end()
+        Process(self, self.work / 'agent.log', 'agent', '--node', 'edge0', '--data-dir', self.work / 'agent',
+                '--kubeconfig', self.cluster.kubeconfig, '--allow-files-below', file.parent)
+        first = hashlib.sha256(file.read_bytes()).hexdigest()
+        m.wait_until('the pin', lambda: pinned() == first)
+        installed = lambda: {(v.get('sha256'), v['state']) for one in self.cluster.get('edgenode', 'edge0').get('status', {}).get('models', [])
+                             for v in one.get('versions', [])}
+        m.wait_until('the version is on the node', lambda: (first, 'Ready') in installed())
+        m.wait_until('the request is gone', lambda: not self.cluster.get('edgenode', 'edge0')['spec'].get('files'))
+        shutil.copy(m.DIGITS / 'models/3/model.onnx', file)
+        second = hashlib.sha256(file.read_bytes()).hexdigest()
+        apply(model(version='2'))
+        m.wait_until('the pin of the new version', lambda: pinned() == second)
+        m.wait_until('the new version is on the node', lambda: (second, 'Ready') in installed())
 
     def test_killed_leader_is_replaced(self):
         both = [self.start('one', *SHORT), self.start('two', *SHORT)]

@@ -38,7 +38,7 @@ const std::vector<std::string>& own_members() {
 
 std::size_t items_of(const api::EdgeNodeStatus& status) {
   return status.models.size() + status.datasets.size() + status.workers.size() +
-         status.shares.size() + status.replicas.size();
+         status.shares.size() + status.replicas.size() + status.files.size();
 }
 
 }  // namespace

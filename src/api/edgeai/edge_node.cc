@@ -304,6 +304,19 @@ void EdgeReplica::describe(Type<EdgeReplica>& t) {
   t.keep_unknown(&EdgeReplica::unknown);
 }
 
+void EdgeFile::describe(Type<EdgeFile>& t) {
+  t.doc("A file whose digest the node reports.");
+  t.field("key", &EdgeFile::key, "RESOURCE.GROUP/NAMESPACE/NAME of the object that names the file.")
+      .required()
+      .length(1, 400);
+  t.field("uid", &EdgeFile::uid, "metadata.uid of that object.").length(0, 64);
+  t.field("path", &EdgeFile::path, "Path of the file.").required().length(1, 4096);
+  t.field("version", &EdgeFile::version,
+          "spec.version of that object. With another version the node reads the file again.")
+      .length(0, 63);
+  t.keep_unknown(&EdgeFile::unknown);
+}
+
 void EdgeNodeSpec::describe(Type<EdgeNodeSpec>& t) {
   t.doc("Work list of the node. Only the operator writes it.");
   t.field("models", &EdgeNodeSpec::models, "Models to store and serve.")
@@ -318,6 +331,9 @@ void EdgeNodeSpec::describe(Type<EdgeNodeSpec>& t) {
       .list_map({"key"});
   t.field("replicas", &EdgeNodeSpec::replicas, "Files to copy from other nodes.")
       .items_max(128)
+      .list_map({"key"});
+  t.field("files", &EdgeNodeSpec::files, "Files whose digest the node reports.")
+      .items_max(EdgeFile::kMax)
       .list_map({"key"});
   t.keep_unknown(&EdgeNodeSpec::unknown);
 }
@@ -525,6 +541,24 @@ void EdgeReplicaReport::describe(Type<EdgeReplicaReport>& t) {
   t.keep_unknown(&R::unknown);
 }
 
+void EdgeFileReport::describe(Type<EdgeFileReport>& t) {
+  using R = EdgeFileReport;
+  t.doc("A file that the node read for its digest.");
+  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of the object that names the file.")
+      .required()
+      .length(1, 400);
+  t.field("uid", &R::uid, "metadata.uid of that object.").length(0, 64);
+  t.field("path", &R::path, "Path of the file.").length(0, 4096);
+  t.field("version", &R::version, "spec.version of that object.").length(0, 63);
+  t.field("state", &R::state, "State of the file.")
+      .required()
+      .one_of({"Reading", "Read", "Failed"});
+  t.field("message", &R::message, "Human-readable explanation of a failure.").length(0, 4096);
+  t.field("sha256", &R::sha256, "SHA-256 of the file.").length(0, 64);
+  t.field("bytes", &R::bytes, "Size of the file.").format("int64");
+  t.keep_unknown(&R::unknown);
+}
+
 void EdgeDisk::describe(Type<EdgeDisk>& t) {
   t.doc("The disk of the models. Sizes are rounded, so that they change rarely.");
   t.field("capacityBytes", &EdgeDisk::capacity_bytes, "Size of the file system.").format("int64");
@@ -600,6 +634,9 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("shares", &S::shares, "Files that other nodes copy.").items_max(128).list_map({"key"});
   t.field("replicas", &S::replicas, "Copies of other nodes' files.")
       .items_max(128)
+      .list_map({"key"});
+  t.field("files", &S::files, "Files that the node read for their digest.")
+      .items_max(EdgeFile::kMax)
       .list_map({"key"});
   t.field(
        "lastSeen", &S::last_seen,

@@ -132,8 +132,8 @@ struct EdgeBucket {
   friend bool operator==(const EdgeBucket&, const EdgeBucket&) = default;
   static void describe(Type<EdgeBucket>& t);
 
-  /// The key of a file, relative to the URL: "HEX/NAME". The name tells a plain file from an
-  /// archive.
+  /// The key of a file, relative to the URL: "HEX/NAME". The suffix of the name distinguishes
+  /// a plain file from an archive.
   static std::string key_of(std::string_view sha256, std::string_view name);
   /// The URL of a file in the bucket with this URL.
   static std::string url_of(std::string_view url, std::string_view sha256, std::string_view name);
@@ -175,12 +175,26 @@ struct EdgeReplica {
   static void describe(Type<EdgeReplica>& t);
 };
 
+/// A file of the node that an object names without its digest.
+struct EdgeFile {
+  static constexpr std::size_t kMax = 64;
+
+  std::string key;  // as for datasets; also models.GROUP/NAMESPACE/NAME
+  std::string uid;  // of that object
+  std::string path;
+  std::string version;  // spec.version of that object: another version asks for another read
+  Json unknown;
+  friend bool operator==(const EdgeFile&, const EdgeFile&) = default;
+  static void describe(Type<EdgeFile>& t);
+};
+
 struct EdgeNodeSpec {
   std::vector<EdgeModel> models;
   std::vector<EdgeDataset> datasets;
   std::vector<EdgeWorker> workers;
   std::vector<EdgeShare> shares;
   std::vector<EdgeReplica> replicas;
+  std::vector<EdgeFile> files;
   Json unknown;
   const EdgeModel* find_model(std::string_view key) const;
   const EdgeDataset* find_dataset(std::string_view key) const;
@@ -340,6 +354,21 @@ struct EdgeReplicaReport {
   static void describe(Type<EdgeReplicaReport>& t);
 };
 
+/// The bytes that the node read. The file may have changed since.
+struct EdgeFileReport {
+  static constexpr std::string_view kReading = "Reading", kRead = "Read", kFailed = "Failed";
+
+  std::string key;
+  std::string uid, path, version;  // as requested
+  std::string state;
+  std::string message;  // if Failed
+  std::string sha256;   // if Read
+  std::int64_t bytes = 0;
+  Json unknown;
+  friend bool operator==(const EdgeFileReport&, const EdgeFileReport&) = default;
+  static void describe(Type<EdgeFileReport>& t);
+};
+
 struct EdgeDisk {
   std::int64_t capacity_bytes = 0;
   std::int64_t available_bytes = 0;
@@ -374,6 +403,7 @@ struct EdgeNodeStatus {
   std::string peer_url;  // as reported by the node; use usable_peer_url()
   std::vector<EdgeShareReport> shares;
   std::vector<EdgeReplicaReport> replicas;
+  std::vector<EdgeFileReport> files;
   std::string last_seen;  // set while the agent is disconnected, with the condition Connected
   EdgeSummary summary;    // result of summarize(), written by the agent
   Json unknown;

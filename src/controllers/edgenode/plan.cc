@@ -173,6 +173,8 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
     spec.shares = valid(std::move(work.shares), &api::EdgeNodeSpec::shares, refused);
     spec.replicas = valid(std::move(work.replicas), &api::EdgeNodeSpec::replicas, refused);
   }
+  spec.files = valid(world.files, &api::EdgeNodeSpec::files, refused);
+  if (spec.files.size() > api::EdgeFile::kMax) spec.files.resize(api::EdgeFile::kMax);
   if (left_out != nullptr) *left_out = std::move(refused);
   return spec;
 }

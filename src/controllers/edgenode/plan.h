@@ -26,7 +26,8 @@ struct EdgeNodeWorld {
   std::vector<replication::ReplicationClaim> claims;  // from kinds other than datasets
   const hosting::ServerTable* servers = nullptr;      // null: varda-serve serves every model
   replication::EdgeNodeMap
-      edge_nodes;  // required if files are copied or shared; else it may be empty
+      edge_nodes;                    // required if files are copied or shared; else it may be empty
+  std::vector<api::EdgeFile> files;  // whose digest the node shall report
   std::vector<hosting::NodeWork> jobs;                       // of all kinds of jobs
   std::shared_ptr<const hosting::ModelKeys> keys = nullptr;  // null: signatures are not checked
 };

@@ -136,6 +136,21 @@ Keys node_of_dataset(const api::DatasetOf<G>& dataset, const runtime::Caches& ca
   return keys;
 }
 
+template <api::Group G>
+Keys nodes_that_read(const api::ModelOf<G>& model, const runtime::Caches& caches) {
+  const std::vector<std::string> names =
+      model::reading_nodes(hosting::any_model(std::shared_ptr<const api::ModelOf<G>>(
+                               std::shared_ptr<const api::ModelOf<G>>(), &model)),
+                           caches);
+  return keys_of({names.begin(), names.end()}, caches);
+}
+
+template <api::Group G>
+bool same_file(const api::ModelOf<G>& before, const api::ModelOf<G>& now) {
+  return replication::same_spec(before.metadata, now.metadata) &&
+         before.status.pinned.has_value() == now.status.pinned.has_value();
+}
+
 using Digests = std::set<std::string, std::less<>>;
 
 Digests digests_of(const api::EdgeNode& node) {
@@ -295,6 +310,11 @@ void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   replication::add_indexes<api::SednaDataset>(w);
   replication::add_indexes<api::Model>(w);
   replication::add_indexes<api::SednaModel>(w);
+  if (readable_files_ == hosting::ReadableFiles::kDownloads) {
+    model::add_file_indexes(w);
+    w.maps<api::Model>(nodes_that_read<api::Group::kEdgeai>, same_file<api::Group::kEdgeai>);
+    w.maps<api::SednaModel>(nodes_that_read<api::Group::kSedna>, same_file<api::Group::kSedna>);
+  }
   for (const hosting::JobWork* job : jobs_) job->watches(w);
 }
 
@@ -335,6 +355,8 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     for (hosting::NodeWork& work : job->work_for(node, caches_))
       world.jobs.push_back(std::move(work));
   }
+  if (readable_files_ == hosting::ReadableFiles::kDownloads)
+    world.files = model::files_to_read(name, caches_);
   std::vector<std::string> left_out;
   api::EdgeNodeSpec wanted = plan_edge_node(node, world, &left_out);
   report_left_out(node, std::move(left_out), writer);
@@ -349,7 +371,7 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   // continue the work of an object that was deleted meanwhile.
   std::map<std::string, codec::Json> lists;
   std::size_t items = 0;
-  for (const char* field : {"models", "datasets", "workers", "shares", "replicas"}) {
+  for (const char* field : {"models", "datasets", "workers", "shares", "replicas", "files"}) {
     lists[field] = plan[field].is_null() ? codec::Json::array() : plan[field];
     items += lists[field].size();
   }
@@ -405,7 +427,7 @@ struct EdgeNodes final : hosting::KindControllers {
   EdgeNodes(const runtime::Caches& caches, const hosting::Options& options,
             std::vector<const hosting::JobWork*> jobs)
       : reconciler(caches, hosting::clock_of(options), options.servers, std::move(jobs),
-                   options.model_keys) {}
+                   options.model_keys, options.readable_files) {}
 
   EdgeNodeReconciler reconciler;
 };

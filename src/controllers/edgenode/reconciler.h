@@ -30,15 +30,18 @@ class EdgeNodeReconciler {
   /// `caches`, `clock` and `jobs` outlive the reconciler. `servers` describes how nodes expose
   /// versions to servers and query them; `jobs` are the kinds with workers on nodes. `model_keys`
   /// null: signatures are not checked.
-  explicit EdgeNodeReconciler(const runtime::Caches& caches, const Clock& clock = system_clock(),
-                              hosting::ServerTable servers = hosting::builtin_servers(),
-                              std::vector<const hosting::JobWork*> jobs = {},
-                              std::shared_ptr<hosting::ModelKeySource> model_keys = nullptr)
+  explicit EdgeNodeReconciler(
+      const runtime::Caches& caches, const Clock& clock = system_clock(),
+      hosting::ServerTable servers = hosting::builtin_servers(),
+      std::vector<const hosting::JobWork*> jobs = {},
+      std::shared_ptr<hosting::ModelKeySource> model_keys = nullptr,
+      hosting::ReadableFiles readable_files = hosting::ReadableFiles::kDownloads)
       : caches_(caches),
         clock_(clock),
         servers_(std::move(servers)),
         jobs_(std::move(jobs)),
-        model_keys_(std::move(model_keys)) {}
+        model_keys_(std::move(model_keys)),
+        readable_files_(readable_files) {}
 
   void watches(runtime::Watches<api::EdgeNode>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node,
@@ -55,6 +58,7 @@ class EdgeNodeReconciler {
   const hosting::ServerTable servers_;
   const std::vector<const hosting::JobWork*> jobs_;
   const std::shared_ptr<hosting::ModelKeySource> model_keys_;
+  const hosting::ReadableFiles readable_files_;
   ArchivePeers peers_;                                        // worker thread only
   std::map<std::string, SteadyTime> next_plan_;               // by node; worker thread only
   std::map<std::string, std::vector<std::string>> left_out_;  // by node; worker thread only

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "codec/digest.h"
 #include "controllers/model/plan.h"
 #include "hosting/node_work.h"
 
@@ -183,8 +184,54 @@ bool is_readable(std::string_view url, hosting::ReadableFiles files) {
          (url.starts_with("/") || url.starts_with("file://"));
 }
 
+bool needs_node(const hosting::AnyModel& model) {
+  return replication::local_path(model.spec->url).has_value() &&
+         model.spec->credential_name.empty() &&
+         api::known_sha256(*model.spec, *model.status).empty();
+}
+
+api::EdgeFile file_of(const hosting::AnyModel& model) {
+  const bool sedna = model.group == api::SednaModel::resource().group;
+  api::EdgeFile out;
+  out.key = hosting::work_key(sedna ? api::SednaModel::resource() : api::Model::resource(),
+                              model.metadata->key());
+  out.uid = model.metadata->uid;
+  out.path = replication::local_path(model.spec->url).value_or("");
+  out.version = model.spec->version;
+  return out;
+}
+
+std::optional<hosting::FileDigest> answer_of(const api::EdgeNode& node,
+                                             const hosting::AnyModel& model) {
+  using State = hosting::FileDigest::State;
+  const api::EdgeFile wanted = file_of(model);
+  const auto& asked = node.spec.files;
+  const bool known = std::any_of(asked.begin(), asked.end(), [&](const api::EdgeFile& file) {
+    return file.key == wanted.key && file.uid == wanted.uid && file.path == wanted.path &&
+           file.version == wanted.version;
+  });
+  if (!known) return std::nullopt;
+  hosting::FileDigest out;
+  for (const api::EdgeFileReport& report : node.status.files) {
+    if (report.key != wanted.key || report.uid != wanted.uid || report.path != wanted.path ||
+        report.version != wanted.version)
+      continue;
+    if (report.state == api::EdgeFileReport::kFailed) {
+      out.state = State::kFailed;
+      out.message = report.message;
+    }
+    if (report.state == api::EdgeFileReport::kRead && codec::Sha256::parse(report.sha256).ok() &&
+        report.bytes > 0) {
+      out.state = State::kRead;
+      out.sha256 = report.sha256;
+      out.bytes = report.bytes;
+    }
+  }
+  return out;
+}
+
 void observe_pin(const api::ModelSpec& spec, const std::optional<hosting::FileDigest>& answer,
-                 std::string_view now, ModelMetricsStatus& status) {
+                 std::string_view now, ModelMetricsStatus& status, const std::string& reader) {
   using State = hosting::FileDigest::State;
   auto& pinned = status.pinned;
   if (pinned &&
@@ -205,9 +252,9 @@ void observe_pin(const api::ModelSpec& spec, const std::optional<hosting::FileDi
             "; set spec.version to another value to accept a changed file");
   } else if (answer && answer->state == State::kFailed) {
     set("False", "DownloadFailed",
-        "the file has no sha256, and the operator cannot read it: " + answer->message);
+        "the file has no sha256, and " + reader + " cannot read it: " + answer->message);
   } else if (answer) {
-    set("False", "Reading", "the operator reads the file, because it has no sha256");
+    set("False", "Reading", reader + " reads the file, because it has no sha256");
   } else {
     std::erase_if(status.conditions,
                   [](const meta::Condition& condition) { return condition.type == "Pinned"; });

@@ -20,6 +20,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
 #include "controllers/model/model.h"
+#include "hosting/model_archive.h"
 #include "hosting/servers.h"
 
 namespace varda::controllers::model {
@@ -43,9 +44,19 @@ bool needs_pin(const api::ModelOf<G>& model, hosting::ReadableFiles files) {
 }
 
 /// Sets status.pinned and the condition Pinned from the answer for a Model that needs it. Absent:
-/// the Model does not need it, so an outdated pin goes away.
+/// the Model does not need it, so an outdated pin goes away. `reader` reads the file: "the
+/// operator", "node line7".
 void observe_pin(const api::ModelSpec& spec, const std::optional<hosting::FileDigest>& answer,
-                 std::string_view now, api::ModelMetricsStatus& status);
+                 std::string_view now, api::ModelMetricsStatus& status,
+                 const std::string& reader = "the operator");
+
+/// True if a node must read the file: a path, without sha256, pin and credentials.
+bool needs_node(const hosting::AnyModel& model);
+/// The item of EdgeNode.spec.files for the Model.
+api::EdgeFile file_of(const hosting::AnyModel& model);
+/// The node's answer to the item of this Model in its work list. Absent: the node was not asked.
+std::optional<hosting::FileDigest> answer_of(const api::EdgeNode& node,
+                                             const hosting::AnyModel& model);
 
 /// Keys of the Models of `resource` that a node's worker reports name; the objects may not exist.
 /// At most 1,024.

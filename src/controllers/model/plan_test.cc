@@ -212,6 +212,54 @@ TEST(ModelPin, OnlyReadableFileWithoutDigestOrCredentialsNeedsAPin) {
   EXPECT_FALSE(needs_pin(model));
 }
 
+TEST(ModelPin, NodeAnswersTheItemOfThisModelOnly) {
+  using State = hosting::FileDigest::State;
+  auto model = std::make_shared<api::Model>();
+  model->metadata.ns = "default";
+  model->metadata.name = "digits";
+  model->metadata.uid = "u1";
+  model->spec.url = "file:///models/a%20b.onnx";
+  model->spec.version = "1";
+  const auto view = [&] { return hosting::any_model(std::shared_ptr<const api::Model>(model)); };
+  EXPECT_TRUE(needs_node(view()));
+  const api::EdgeFile item = file_of(view());
+  EXPECT_EQ(item.key, "models.edgeai.io/default/digits");
+  EXPECT_EQ(item.path, "/models/a b.onnx");
+  api::EdgeNode node;
+  api::EdgeFileReport report;
+  report.key = item.key;
+  report.uid = item.uid;
+  report.path = item.path;
+  report.version = item.version;
+  report.state = api::EdgeFileReport::kRead;
+  report.sha256 = std::string(64, '1');
+  report.bytes = 5;
+  node.status.files = {report};
+  EXPECT_FALSE(answer_of(node, view())) << "the operator did not ask this node";
+  node.spec.files = {item};
+  ASSERT_TRUE(answer_of(node, view()));
+  EXPECT_EQ(answer_of(node, view())->sha256, std::string(64, '1'));
+  node.status.files[0].sha256 = "no digest";
+  EXPECT_EQ(answer_of(node, view())->state, State::kReading);
+  node.status.files[0] = report;
+  node.status.files[0].version = "0";
+  EXPECT_EQ(answer_of(node, view())->state, State::kReading) << "an answer to an earlier item";
+  node.status.files[0] = report;
+  node.status.files[0].state = api::EdgeFileReport::kFailed;
+  node.status.files[0].message = "no such file";
+  EXPECT_EQ(answer_of(node, view())->state, State::kFailed);
+  observe_pin(model->spec, answer_of(node, view()), kNow, model->status, "node edge0");
+  const auto* condition = meta::find_condition(model->status.conditions, "Pinned");
+  ASSERT_NE(condition, nullptr);
+  EXPECT_EQ(condition->message,
+            "the file has no sha256, and node edge0 cannot read it: no such file");
+  model->spec.sha256 = std::string(64, '1');
+  EXPECT_FALSE(needs_node(view()));
+  model->spec.sha256.clear();
+  model->spec.url = "https://f/a.onnx";
+  EXPECT_FALSE(needs_node(view()));
+}
+
 TEST(ModelReports, ReportedModelsAreFilteredByApiGroup) {
   const auto node = node_with(
       {{"w",

@@ -81,7 +81,90 @@ std::vector<std::shared_ptr<const api::EdgeNode>> nodes_of(const ModelView& mode
   return out;
 }
 
+// Models that a node must read, by spec.nodeName, or under kAnyNode.
+constexpr const char* kUnreadFiles = "unread file";
+constexpr const char* kAnyNode = "*";
+template <api::Group G>
+std::vector<std::string> index_unread_files(const api::ModelOf<G>& model) {
+  if (!needs_node(hosting::any_model(std::shared_ptr<const api::ModelOf<G>>(
+          std::shared_ptr<const api::ModelOf<G>>(), &model))))
+    return {};
+  return {model.spec.node_name.empty() ? kAnyNode : model.spec.node_name};
+}
+
+template <api::Group G>
+void add_files(const std::string& node, const runtime::Caches& caches,
+               std::vector<api::EdgeFile>& files) {
+  for (const std::string& value : {node, std::string(kAnyNode)}) {
+    for (const auto& found : caches.of<api::ModelOf<G>>().by_index(kUnreadFiles, value)) {
+      const hosting::AnyModel model = hosting::any_model(found);
+      const std::vector<std::string> nodes = reading_nodes(model, caches);
+      if (found->metadata.deleting() ||
+          std::find(nodes.begin(), nodes.end(), node) == nodes.end() || !is_served(model, caches))
+        continue;
+      files.push_back(file_of(model));
+    }
+  }
+}
+
+/// The first useful answer of a node: a digest, else a failure, else that the node reads.
+struct NodeAnswer {
+  std::optional<hosting::FileDigest> digest;
+  std::string reader;
+};
+NodeAnswer node_answer(const hosting::AnyModel& model, const runtime::Caches& caches) {
+  using State = hosting::FileDigest::State;
+  const auto rank = [](const std::optional<hosting::FileDigest>& one) {
+    if (!one) return 0;
+    return one->state == State::kRead ? 3 : one->state == State::kFailed ? 2 : 1;
+  };
+  NodeAnswer out;
+  for (const std::string& name : reading_nodes(model, caches)) {
+    const auto node = caches.of<api::EdgeNode>().get({"", name});
+    if (node == nullptr) continue;
+    auto answer = answer_of(*node, model);
+    if (rank(answer) <= rank(out.digest)) continue;
+    out.digest = std::move(answer);
+    out.reader = "node " + name;
+  }
+  return out;
+}
+
 }  // namespace
+
+void add_file_indexes(runtime::Watches<api::EdgeNode>& w) {
+  w.indexes<api::Model>(kUnreadFiles, index_unread_files<api::Group::kEdgeai>);
+  w.indexes<api::SednaModel>(kUnreadFiles, index_unread_files<api::Group::kSedna>);
+  w.indexes<api::JointInferenceService>(joint::kByModel, joint::index_by_model);
+  w.indexes<api::InferenceModel>(inferencemodel::kByModelRef, inferencemodel::index_by_model_ref);
+}
+
+std::vector<std::string> reading_nodes(const hosting::AnyModel& model,
+                                       const runtime::Caches& caches) {
+  if (!replication::local_path(model.spec->url)) return {};
+  if (!model.spec->node_name.empty()) return {model.spec->node_name};
+  std::vector<std::string> out;
+  for (const meta::ObjectKey& key :
+       inferencemodel::models_referring_to(model.metadata->key(), caches)) {
+    const auto server = caches.of<api::InferenceModel>().get(key);
+    if (server == nullptr || !server->spec.on_edge() || !server->spec.model_ref ||
+        !inferencemodel::may_choose(*server->spec.model_ref, model))
+      continue;
+    const std::string& node =
+        server->spec.node_name.empty() ? server->status.node : server->spec.node_name;
+    if (!node.empty() && std::find(out.begin(), out.end(), node) == out.end()) out.push_back(node);
+  }
+  return out;
+}
+
+std::vector<api::EdgeFile> files_to_read(const std::string& node, const runtime::Caches& caches) {
+  std::vector<api::EdgeFile> files;
+  add_files<api::Group::kEdgeai>(node, caches, files);
+  add_files<api::Group::kSedna>(node, caches, files);
+  std::sort(files.begin(), files.end(),
+            [](const api::EdgeFile& a, const api::EdgeFile& b) { return a.key < b.key; });
+  return files;
+}
 
 template <api::Group G>
 void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
@@ -102,6 +185,21 @@ void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
         return before.metadata.generation == now.metadata.generation;
       });
   w.template indexes<api::EdgeNode>(kByReportedModel, index_by_reported_model);
+  w.template maps<api::EdgeNode>(
+      [](const api::EdgeNode& node, const runtime::Caches&) {
+        std::vector<meta::ObjectKey> keys;
+        const std::string prefix = Model::resource().group_resource() + "/";
+        for (const api::EdgeFileReport& report : node.status.files) {
+          const std::size_t slash = report.key.find('/', prefix.size());
+          if (!report.key.starts_with(prefix) || slash == std::string::npos) continue;
+          keys.push_back({report.key.substr(prefix.size(), slash - prefix.size()),
+                          report.key.substr(slash + 1)});
+        }
+        return keys;
+      },
+      [](const api::EdgeNode& before, const api::EdgeNode& now) {
+        return before.status.files == now.status.files && before.spec.files == now.spec.files;
+      });
   const auto copied = [](const std::string& node, const hosting::Labels& labels,
                          const runtime::Caches& caches) {
     std::vector<meta::ObjectKey> keys;
@@ -141,6 +239,13 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
   std::optional<hosting::FileDigest> digest;
   if (file_digests_ && needs_pin(model, readable_files_) && is_served(viewed, caches_))
     digest = file_digests_(hosting::fetched_url(model.spec.url));
+  std::string reader = "the operator";
+  if (readable_files_ == hosting::ReadableFiles::kDownloads && needs_node(viewed) &&
+      is_served(viewed, caches_)) {
+    NodeAnswer answer = node_answer(viewed, caches_);
+    digest = std::move(answer.digest);
+    reader = std::move(answer.reader);
+  }
   const std::string now = meta::format_time(clock_.wall());
   Status unreadable;
   TRY_VOID(writer.edit(
@@ -153,10 +258,11 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
         api::ModelMetricsStatus status =
             observe(which, *before, nodes_of(which, *before, caches_), now);
         status.replication = observe_copies(which, model.spec, world, *before, now);
-        observe_pin(model.spec, digest, now, status);
+        observe_pin(model.spec, digest, now, status, reader);
         live.set("status", status.to_json());
       }));
   TRY_VOID(std::move(unreadable));
+  if (digest && reader.starts_with("node ")) return runtime::Action::await_change();
   if (digest && digest->state == hosting::FileDigest::State::kReading)
     return runtime::Action::after(kReadingPeriod);
   if (digest && digest->state == hosting::FileDigest::State::kFailed)
