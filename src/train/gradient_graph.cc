@@ -150,6 +150,11 @@ class Rewriting {
   onnx::Graph& graph() { return out_.model.graph; }
 
   Status choose_weights() {
+    if (!options_.train.empty()) {
+      weights_ = options_.train;
+      mark_needed();
+      return {};
+    }
     const std::set<std::string> all = find_weights(graph(), facts_);
     for (const std::string& pattern : options_.freeze)
       if (std::none_of(all.begin(), all.end(),
@@ -162,6 +167,12 @@ class Rewriting {
       return is_quantized() ? Error(Code::kUnsupported, std::string(kQuantized))
                             : Error(Code::kInvalid, "the model has no weights to train");
     if (weights_.empty()) return Error(Code::kInvalid, "all weights of the model are frozen");
+    mark_needed();
+    return {};
+  }
+
+  /// Marks the tensors on the way from a weight to the loss.
+  void mark_needed() {
     b_.needed.insert(weights_.begin(), weights_.end());
     for (const Node& node : graph().nodes) {
       const std::vector<std::string> inputs = tensors_read(node);
@@ -171,7 +182,6 @@ class Rewriting {
       for (const std::string& output : node.outputs)
         if (is_real(b_.find(output))) b_.needed.insert(output);
     }
-    return {};
   }
 
   /// BatchNormalization with a trained scale or bias reads mean and variance of the batch.

@@ -9,6 +9,7 @@
 //   // run graph.model: batch, targets, sample weights, weights -> loss, outputs, gradients
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,8 @@ struct GradientOptions {
   double huber_delta = 1;
   std::string output;               // of the model; "": the first
   std::vector<std::string> freeze;  // names of weights that stay, with * and ?
+  /// The weights to train, by name; empty: all that are found, but those of `freeze`.
+  std::set<std::string> train = {};
   Operators operators = Operators::kStandard;
 };
 

@@ -11,6 +11,7 @@
 #include "onnx/model.h"
 #include "onnx/upgrade.h"
 #include "onnx/weights.h"
+#include "train/frozen_part.h"
 #include "train/internal/checkpoint.h"
 #include "train/trace.h"
 
@@ -38,6 +39,57 @@ onnx::Model with_inputs(onnx::Model model, const std::set<std::string>& names) {
 
 bool is_own(const onnx::Model& model) { return model.opsets.contains(std::string(kOwnDomain)); }
 
+std::uint64_t values_of(const tensor::Shape& shape) {
+  std::uint64_t out = 1;
+  for (const std::int64_t size : shape)
+    out *= static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1));
+  return out;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         std::ranges::equal(a.bytes(), b.bytes());
+}
+
+enum class Rows {
+  kReversed,
+  kFirst,  // every row is the first one
+};
+/// A copy with other rows along the first axis.
+Result<Tensor> with_rows(const Tensor& tensor, Rows wanted) {
+  TRY(Tensor out, Tensor::allocate(tensor.dtype(), tensor.shape()));
+  const std::span<const std::byte> from = tensor.bytes();
+  const std::span<std::byte> to = out.mutable_bytes();
+  const auto rows = static_cast<std::size_t>(tensor.shape().empty() ? 1 : tensor.shape().front());
+  const std::size_t row = from.size() / std::max<std::size_t>(rows, 1);
+  for (std::size_t i = 0; i < rows; ++i)
+    std::ranges::copy(from.subspan(wanted == Rows::kFirst ? 0 : (rows - 1 - i) * row, row),
+                      to.subspan(i * row).begin());
+  return out;
+}
+
+class FrozenModel final : public FrozenPart {
+ public:
+  FrozenModel(std::unique_ptr<infer::Model> model, std::string name, tensor::Shape shape)
+      : model_(std::move(model)), name_(std::move(name)), shape_(std::move(shape)) {}
+
+  Result<Tensor> run(std::span<const Named> inputs) override {
+    TRY(const std::vector<Named> outputs,
+        model_->run(std::vector<Named>(inputs.begin(), inputs.end()), {}));
+    const Tensor& features = outputs.at(0).tensor;
+    if (features.dtype() != DType::kFp32 || features.shape() != shape_)
+      return Error(Code::kInternal, "the frozen layers computed another shape");
+    return features;
+  }
+  const std::string& name() const override { return name_; }
+  const tensor::Shape& shape() const override { return shape_; }
+
+ private:
+  const std::unique_ptr<infer::Model> model_;
+  const std::string name_;
+  const tensor::Shape shape_;
+};
+
 class TrainerImpl final : public Trainer {
  public:
   TrainerImpl(infer::Engine& engine, onnx::Bytes file, const Options& options)
@@ -51,8 +103,8 @@ class TrainerImpl final : public Trainer {
                                              "\" has its values in another file; store them in "
                                              "the model's file");
     TRY_VOID(onnx::upgrade(forward_));
-    TRY(const Facts facts, trace(engine_, forward_, example));
-    TRY(graph_, gradient_graph(facts, options_.operators));
+    TRY(facts_, trace(engine_, forward_, example));
+    TRY(graph_, gradient_graph(options_.operators));
     std::vector<std::size_t> sizes;
     for (const GradientGraph::Weight& weight : graph_.weights) {
       TRY_VOID(add_weight(weight.name));
@@ -65,7 +117,7 @@ class TrainerImpl final : public Trainer {
     TRY(optimizer_, Optimizer::create(options_.optimizer, sizes));
     // A weight without a place in the file is reported before hours of training.
     TRY_VOID(save());
-    TRY_VOID(load_gradients(facts));
+    TRY_VOID(load_gradients());
     return {};
   }
 
@@ -105,15 +157,9 @@ class TrainerImpl final : public Trainer {
 
   Result<Tensor> predict(std::span<const Named> batch) override {
     if (predictor_ == nullptr) {
-      std::set<std::string> names;
-      for (const Named& weight : weights_) names.insert(weight.name);
-      TRY(predictor_, load(with_inputs(forward_, names)));
+      TRY(predictor_, load(with_inputs(forward_, stored_names())));
     }
-    std::vector<Named> inputs(batch.begin(), batch.end());
-    inputs.insert(inputs.end(), weights_.begin(), weights_.end());
-    TRY(const std::vector<Named> outputs,
-        predictor_->run(inputs, std::vector<std::string>{graph_.output}));
-    return outputs.at(0).tensor;
+    return predict_with(*predictor_, batch);
   }
 
   std::vector<std::string> weights() const override {
@@ -121,6 +167,33 @@ class TrainerImpl final : public Trainer {
     for (const GradientGraph::Weight& weight : graph_.weights) out.push_back(weight.name);
     return out;
   }
+  Result<std::unique_ptr<FrozenPart>> separate(const Batch& check,
+                                               std::uint64_t values_max) override {
+    std::set<std::string> trained;
+    for (const GradientGraph::Weight& weight : graph_.weights) trained.insert(weight.name);
+    auto parts = split_frozen(forward_, facts_, trained, graph_.output);
+    if (!parts || values_of(parts->shape) / values_of({parts->shape.front()}) > values_max)
+      return std::unique_ptr<FrozenPart>();
+    GradientOptions options = options_.gradients;
+    options.operators = operators_;
+    options.freeze.clear();
+    options.train = trained;
+    auto graph = make_gradient_graph(parts->rest, facts_, options);
+    if (!graph.ok() || !has_same_weights(*graph)) return std::unique_ptr<FrozenPart>();
+    TRY(auto rest, load(graph->model));
+    graph->model = {};
+    TRY(auto beginning, load(parts->beginning));
+    auto part = std::make_unique<FrozenModel>(std::move(beginning), parts->features, parts->shape);
+    TRY(auto predictor, load(with_inputs(parts->rest, stored_names())));
+    TRY(const bool same, computes_same(check, *part, *graph, *rest, *predictor));
+    if (!same) return std::unique_ptr<FrozenPart>();
+    forward_ = std::move(parts->rest);
+    graph_ = std::move(*graph);
+    model_ = std::move(rest);
+    predictor_ = std::move(predictor);
+    return std::unique_ptr<FrozenPart>(std::move(part));
+  }
+
   const tensor::Shape& output_shape() const override { return graph_.output_shape; }
   Activation activation() const override { return graph_.activation; }
   std::uint64_t steps() const override { return optimizer_->steps(); }
@@ -187,20 +260,70 @@ class TrainerImpl final : public Trainer {
   }
 
  private:
+  std::set<std::string> stored_names() const {
+    std::set<std::string> names;
+    for (const Named& weight : weights_) names.insert(weight.name);
+    return names;
+  }
+
+  Result<Tensor> predict_with(infer::Model& model, std::span<const Named> batch) const {
+    std::vector<Named> inputs(batch.begin(), batch.end());
+    inputs.insert(inputs.end(), weights_.begin(), weights_.end());
+    TRY(const std::vector<Named> outputs,
+        model.run(inputs, std::vector<std::string>{graph_.output}));
+    return outputs.at(0).tensor;
+  }
+
+  bool has_same_weights(const GradientGraph& other) const {
+    return std::ranges::equal(graph_.weights, other.weights, {}, &GradientGraph::Weight::name,
+                              &GradientGraph::Weight::name) &&
+           std::ranges::equal(graph_.statistics, other.statistics, {},
+                              &GradientGraph::Statistics::mean, &GradientGraph::Statistics::mean);
+  }
+
+  /// Compares loss, output, gradients, statistics and prediction with those of the whole model.
+  Result<bool> computes_same(const Batch& check, FrozenPart& part, const GradientGraph& graph,
+                             infer::Model& rest, infer::Model& predictor) {
+    TRY(const Tensor features, part.run(check.inputs));
+    TRY(const Tensor kept, Tensor::copy(features.dtype(), features.shape(), features.bytes()));
+    const Batch small{{{part.name(), kept}}, check.targets, check.sample_weights};
+    TRY(const std::vector<Named> whole, run(check));
+    TRY(const std::vector<Named> parts, run_on(rest, graph, small));
+    if (!std::ranges::equal(whole, parts, [](const Named& a, const Named& b) {
+          return same_bits(a.tensor, b.tensor);
+        }))
+      return false;
+    TRY(const Tensor wanted, predict(check.inputs));
+    TRY(const Tensor predicted, predict_with(predictor, small.inputs));
+    if (!same_bits(wanted, predicted)) return false;
+    // A sample has the same features in another row, and beside other samples.
+    for (const Rows rows : {Rows::kReversed, Rows::kFirst}) {
+      std::vector<Named> other;
+      for (const Named& input : check.inputs) {
+        TRY(Tensor changed, with_rows(input.tensor, rows));
+        other.push_back({input.name, std::move(changed)});
+      }
+      TRY(const Tensor again, part.run(other));
+      TRY(const Tensor expected, with_rows(kept, rows));
+      if (!same_bits(again, expected)) return false;
+    }
+    return true;
+  }
+
   // The outputs are in the order of make_gradient_graph(): loss, output, gradients, statistics.
   static constexpr std::size_t kFirstGradient = 2;
 
-  Result<GradientGraph> gradient_graph(const Facts& facts, Operators operators) const {
+  Result<GradientGraph> gradient_graph(Operators operators) {
     GradientOptions options = options_.gradients;
-    options.operators = operators;
-    return make_gradient_graph(forward_, facts, options);
+    options.operators = operators_ = operators;
+    return make_gradient_graph(forward_, facts_, options);
   }
 
-  Status load_gradients(const Facts& facts) {
+  Status load_gradients() {
     Result<std::unique_ptr<infer::Model>> loaded = load(graph_.model);
     if (!loaded.ok() && loaded.error().code() == Code::kUnavailable && is_own(graph_.model)) {
       // The engine has no oneDNN beside it. Both graphs have the same weights.
-      TRY(graph_, gradient_graph(facts, Operators::kStandard));
+      TRY(graph_, gradient_graph(Operators::kStandard));
       loaded = load(graph_.model);
     }
     TRY(model_, std::move(loaded));
@@ -209,13 +332,16 @@ class TrainerImpl final : public Trainer {
   }
 
   /// kInvalid: the batch does not fit, or the loss is not finite.
-  Result<std::vector<Named>> run(const Batch& batch) {
+  Result<std::vector<Named>> run(const Batch& batch) { return run_on(*model_, graph_, batch); }
+
+  Result<std::vector<Named>> run_on(infer::Model& model, const GradientGraph& graph,
+                                    const Batch& batch) const {
     std::vector<Named> inputs = batch.inputs;
-    inputs.push_back({graph_.targets, batch.targets});
-    inputs.push_back({graph_.sample_weights, batch.sample_weights});
-    const auto trained = static_cast<std::ptrdiff_t>(graph_.weights.size());
+    inputs.push_back({graph.targets, batch.targets});
+    inputs.push_back({graph.sample_weights, batch.sample_weights});
+    const auto trained = static_cast<std::ptrdiff_t>(graph.weights.size());
     inputs.insert(inputs.end(), weights_.begin(), weights_.begin() + trained);
-    TRY(std::vector<Named> outputs, model_->run(inputs, {}));
+    TRY(std::vector<Named> outputs, model.run(inputs, {}));
     const double loss = outputs.at(0).tensor.values<float>()[0];
     if (!std::isfinite(loss))
       return Error(Code::kInvalid,
@@ -293,8 +419,10 @@ class TrainerImpl final : public Trainer {
   infer::Engine& engine_;
   const onnx::Bytes file_;
   const Options options_;
-  onnx::Model forward_;
-  GradientGraph graph_;  // names only; the engine has the model
+  onnx::Model forward_;  // after separate() only the rest
+  Facts facts_;
+  Operators operators_ = Operators::kStandard;  // of graph_
+  GradientGraph graph_;                         // names only; the engine has the model
   std::unique_ptr<infer::Model> model_, predictor_;
   std::vector<Named> weights_;  // then mean and variance of each BatchNormalization
   std::optional<Optimizer> optimizer_;

@@ -37,6 +37,16 @@ struct Step {
   tensor::Tensor output;  // of the model, before the update; in the engine's memory
 };
 
+/// The frozen beginning of a model, which computes the features that the rest reads.
+class FrozenPart {
+ public:
+  virtual ~FrozenPart() = default;
+  /// The features of one batch of the model's inputs; in the engine's memory.
+  virtual Result<tensor::Tensor> run(std::span<const tensor::Named> inputs) = 0;
+  virtual const std::string& name() const = 0;     // of the features
+  virtual const tensor::Shape& shape() const = 0;  // for one batch
+};
+
 /// Not thread-safe. The weights are in memory once; the engine reads them in place.
 class Trainer {
  public:
@@ -71,6 +81,15 @@ class Trainer {
   /// The output for a batch of the same sizes, with the present weights and as in serving:
   /// BatchNormalization uses the stored statistics.
   virtual Result<tensor::Tensor> predict(std::span<const tensor::Named> inputs) = 0;
+
+  /// Separates the frozen beginning. Later batches of step(), accumulate() and predict() have one
+  /// input, the features. Weights, checkpoints and save() stay those of the whole model.
+  ///
+  /// Both parts run `check` first, also with its samples in other rows. Null, and nothing
+  /// changes: some bit differs from the whole model, no layer is frozen before the first trained
+  /// weight, several tensors lead to the rest, or a sample has more than `values_max` features.
+  virtual Result<std::unique_ptr<FrozenPart>> separate(const Batch& check,
+                                                       std::uint64_t values_max) = 0;
 
   /// The shape for one batch, and the meaning of the values.
   virtual const tensor::Shape& output_shape() const = 0;

@@ -253,6 +253,90 @@ class PlainEngine final : public infer::Engine {
   }
 };
 
+/// 30 steps, with the frozen beginning apart if the trainer can separate it.
+std::string separated(const std::string& file, const Trainer::Options& options, bool& apart) {
+  const auto trainer = open(file, options);
+  run(*trainer, 0, 3);
+  std::vector<std::size_t> first(kBatch);
+  for (std::size_t i = 0; i < kBatch; ++i) first[i] = i;
+  const auto part = trainer->separate(batch_of(first), 1 << 20).value();
+  apart = part != nullptr;
+  if (!apart) return run(*trainer, 3, 30), trainer->save().value();
+  const std::size_t each = digits().labels.size() / kBatch;
+  for (std::size_t step = 3; step < 30; ++step) {
+    const auto order = epoch_order(digits().labels.size(), 1, step / each);
+    Batch batch = batch_of(std::span(order).subspan(step % each * kBatch, kBatch));
+    batch.inputs = {{part->name(), part->run(batch.inputs).value()}};
+    EXPECT_EQ(batch.inputs[0].tensor.shape(), part->shape());
+    EXPECT_TRUE(trainer->step(batch, 0.05).ok());
+  }
+  return trainer->save().value();
+}
+
+TEST(Trainer, SeparateFrozenLayersGiveTheBytesOfTheWholeModel) {
+  struct Case {
+    std::string file;
+    std::vector<std::string> freeze;
+    bool apart;
+  };
+  const Case cases[] = {
+      {untrained(), {"weights0", "bias0"}, true},
+      {convolutional(), {"conv", "gamma", "beta", "depthwise", "pointwise"}, true},
+      {convolutional(), {"conv", "gamma", "beta", "depthwise"}, true},
+      {convolutional(), {"conv"}, true},  // statistics of the batch are in the rest
+      {convolutional(), {"pointwise"}, false},
+      {untrained(), {"weights1"}, false},
+  };
+  for (const Case& c : cases) {
+    for (const Operators operators : {Operators::kOneDnn, Operators::kStandard}) {
+      const Trainer::Options options{
+          .gradients = {.freeze = c.freeze}, .operators = operators, .optimizer = kSgd};
+      const auto whole = open(c.file, options);
+      run(*whole, 0, 30);
+      bool apart = false;
+      EXPECT_EQ(separated(c.file, options, apart), whole->save().value()) << c.freeze.back();
+      EXPECT_EQ(apart, c.apart) << c.freeze.back();
+    }
+  }
+}
+
+TEST(Trainer, LayersWithLargeFeaturesStayInTheModel) {
+  const auto trainer = open(untrained(), {.gradients = {.freeze = {"*0"}}, .optimizer = kSgd});
+  std::vector<std::size_t> first(kBatch);
+  for (std::size_t i = 0; i < kBatch; ++i) first[i] = i;
+  EXPECT_EQ(trainer->separate(batch_of(first), 4).value(), nullptr);
+  EXPECT_LT(run(*trainer, 0, 100), 1);
+}
+
+TEST(Trainer, LayersThatMixSamplesStayInTheModel) {
+  const auto weights = [](Shape shape, std::uint64_t seed) {
+    const auto rng = seeded_rng(seed);
+    Tensor out = Tensor::allocate(DType::kFp32, std::move(shape)).value();
+    for (float& value : out.mutable_values<float>()) value = static_cast<float>(rng->unit() - 0.5);
+    return out;
+  };
+  const std::string file =
+      testing::ModelBuilder()
+          .input("images", DType::kFp32, {-1, 8, 8})
+          .initializer("shape", Tensor::of<std::int64_t>(DType::kInt64, {2}, {{-1, 64}}).value())
+          .initializer("frozen", weights({64, 16}, 1))
+          .initializer("dense", weights({16, 10}, 2))
+          .node({.op_type = "Reshape", .inputs = {"images", "shape"}, .outputs = {"x"}})
+          .node({.op_type = "MatMul", .inputs = {"x", "frozen"}, .outputs = {"h"}})
+          .node({.op_type = "ReduceMean",
+                 .inputs = {"h"},
+                 .outputs = {"mean"},
+                 .attributes = {{"axes", std::vector<std::int64_t>{0}}}})
+          .node({.op_type = "Sub", .inputs = {"h", "mean"}, .outputs = {"features"}})
+          .node({.op_type = "MatMul", .inputs = {"features", "dense"}, .outputs = {"scores"}})
+          .output("scores")
+          .bytes();
+  const auto trainer = open(file, {.gradients = {.freeze = {"frozen"}}, .optimizer = kSgd});
+  std::vector<std::size_t> first(kBatch);
+  for (std::size_t i = 0; i < kBatch; ++i) first[i] = i;
+  EXPECT_EQ(trainer->separate(batch_of(first), 1 << 20).value(), nullptr);
+}
+
 TEST(Trainer, BothFormsOfConvolutionsGiveAboutTheSameWeights) {
   PlainEngine plain;
   std::vector<std::size_t> first(kBatch);

@@ -260,6 +260,78 @@ TEST(Run, EqualSeedsGiveEqualBytes) {
   EXPECT_NE(trained(setup), first);
 }
 
+/// A run whose first layer is frozen.
+Case frozen(std::int64_t cache) {
+  Case setup;
+  setup.json = small_with("freeze", Json::array({"w0", "b0"}));
+  setup.json.set("featureCache", cache);
+  return setup;
+}
+
+TEST(Run, FrozenLayersAreComputedOnceAndGiveEqualBytes) {
+  const auto with = [](Case setup, std::string_view name, Json value) {
+    setup.json.set(name, std::move(value));
+    return setup;
+  };
+  const auto evaluated = [](Case setup) {
+    setup.evaluation = moons(11);
+    return setup;
+  };
+  const auto all = [&](std::int64_t cache) {
+    return std::vector<Case>{
+        frozen(cache), with(frozen(cache), "accumulate", 2), evaluated(frozen(cache)),
+        with(frozen(cache), "earlyStopping", Json::object({{"metric", "loss"}, {"patience", 1}})),
+        with(frozen(cache), "classWeights", "balanced")};
+  };
+  const std::vector<Case> cached = all(16), plain = all(0);
+  for (std::size_t i = 0; i < cached.size(); ++i) {
+    Recorder with_cache, without;
+    Case a = cached[i], b = plain[i];
+    a.recorder = &with_cache;
+    b.recorder = &without;
+    EXPECT_EQ(trained(a), trained(b)) << i;
+    ASSERT_EQ(with_cache.epochs.size(), without.epochs.size());
+    for (std::size_t epoch = 0; epoch < with_cache.epochs.size(); ++epoch) {
+      EXPECT_EQ(with_cache.epochs[epoch].loss, without.epochs[epoch].loss);
+      EXPECT_EQ(with_cache.epochs[epoch].metrics, without.epochs[epoch].metrics);
+    }
+    EXPECT_LT(a.data->reads, b.data->reads) << i;
+  }
+}
+
+TEST(Run, CheckpointOfARunWithoutTheCacheContinuesWithIt) {
+  const std::string whole = trained(frozen(0));
+  for (const auto& [first, second] : {std::pair(0, 16), std::pair(16, 0)}) {
+    MemoryFileSystem fs;
+    std::stop_source stop;
+    Case killed = frozen(first);
+    killed.fs = &fs;
+    killed.stop = stop.get_token();
+    Recorder recorder;
+    killed.recorder = &recorder;
+    const std::size_t last = first == 0 ? 14 : 8;
+    killed.data->on_read = [&stop, last](std::size_t call) {
+      if (call == last) stop.request_stop();
+      return Status();
+    };
+    EXPECT_EQ(error_of(killed).code(), Code::kCancelled);
+    Case next = frozen(second);
+    next.fs = &fs;
+    EXPECT_EQ(trained(next), whole);
+  }
+}
+
+TEST(Run, RandomChangesOfSamplesAndSmallMemoryKeepTheFeaturesInTheModel) {
+  Case plain = frozen(0), augmented = frozen(16), unfrozen;
+  (void)trained(plain);
+  const std::size_t reads = plain.data->reads;
+  augmented.json.set("augment", Json::object({{"flip", true}}));
+  (void)trained(augmented);
+  EXPECT_EQ(augmented.data->reads, reads);
+  (void)trained(unfrozen);
+  EXPECT_EQ(unfrozen.data->reads, reads);
+}
+
 TEST(Run, NumbersAreLearnedByMseAndHuber) {
   for (const char* loss : {"mse", "huber"}) {
     Case setup{.model = network(1, "Identity"), .data = moons(200)};

@@ -184,6 +184,7 @@ Result<Settings> parse_settings(const Json& json) {
   in.integer("seed", seed, 0, std::numeric_limits<std::int64_t>::max());
   out.seed = static_cast<std::uint64_t>(seed);
   in.integer("threads", out.threads, 0, 1024);
+  in.integer("featureCache", out.feature_cache, 0, 1 << 20);
   in.end();
   TRY_VOID(std::move(status));
   TRY_VOID(check(out));
@@ -229,6 +230,7 @@ Json to_json(const Settings& settings) {
   out.set("featureColumns", json_of(settings.feature_columns));
   out.set("seed", static_cast<std::int64_t>(settings.seed));
   out.set("threads", settings.threads);
+  out.set("featureCache", settings.feature_cache);
   return out;
 }
 

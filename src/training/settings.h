@@ -59,6 +59,8 @@ struct Settings {
   std::vector<std::string> feature_columns;  // csv, tsv; empty: all others
   std::uint64_t seed = 1;                    // below 2^63
   std::int64_t threads = 0;                  // 0: one for each processor
+  /// Memory for features of frozen layers, in MiB; 0: none are kept. No part of the result.
+  std::int64_t feature_cache = 128;
 };
 
 /// Absent members have their defaults. kInvalid: a member is unknown, out of range or does not fit

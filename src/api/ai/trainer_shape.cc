@@ -102,7 +102,7 @@ struct AugmentShape {
 
 struct TrainerShape {
   std::string task, loss, class_weights, label_column;
-  std::int64_t epochs = 0, batch_size = 0, accumulate = 0, seed = 0, threads = 0;
+  std::int64_t epochs = 0, batch_size = 0, accumulate = 0, seed = 0, threads = 0, feature_cache = 0;
   double label_smoothing = 0, huber_delta = 0, clip_norm = 0;
   std::optional<OptimizerShape> optimizer;
   std::optional<ScheduleShape> schedule;
@@ -152,6 +152,10 @@ void TrainerShape::describe(Type<TrainerShape>& t) {
   t.field("seed", &S::seed, "Seed of all random choices. Default: 1.").format("int64");
   t.field("threads", &S::threads, "Threads of the trainer. 0: all processors. Default: 0.")
       .range(0, 1024);
+  t.field("featureCache", &S::feature_cache,
+          "MiB of memory for what frozen layers compute, instead of each epoch again. 0: none. "
+          "Default: 128.")
+      .range(0, 1 << 20);
   t.rule(rules::below("labelSmoothing", 1));
   t.rule(rules::above("huberDelta", 0));
 }

@@ -46,6 +46,7 @@ Result<Json> identity_of_data(const samples::Dataset& data) {
 Result<std::string> identity_of(const Request& request) {
   Json settings = to_json(request.settings);
   settings.erase("threads");
+  settings.erase("featureCache");
   Json json = Json::object(
       {{"settings", std::move(settings)}, {"model", codec::Sha256::of(request.model).hex()}});
   TRY(Json train, identity_of_data(*request.train));
