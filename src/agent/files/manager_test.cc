@@ -52,7 +52,7 @@ class Files : public ::testing::Test {
       net::loopback(net::inline_handler([](const net::Request&) { return net::Response{}; }));
   Manager manager_{{.roots = {"/models"},
                     .poll = std::chrono::milliseconds(0),
-                    .retry = std::chrono::milliseconds(0)},
+                    .retry = std::chrono::milliseconds(20)},
                    fs_,
                    *http_};
 };
