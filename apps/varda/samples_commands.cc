@@ -78,7 +78,7 @@ Status write_sheet(const os::Path& root, const std::string& title, const std::st
   return {};
 }
 
-Status list(const SampleFlags& flags) {
+Status list_samples(const SampleFlags& flags) {
   TRY(const os::Path root, spool_of(flags));
   TRY(const auto all, spool::list(os::real_file_system(), root));
   print_text(flags.output == "json" ? cli::samples_json(all)
@@ -86,7 +86,7 @@ Status list(const SampleFlags& flags) {
   return {};
 }
 
-Status show(const SampleFlags& flags) {
+Status show_samples(const SampleFlags& flags) {
   TRY(const os::Path root, spool_of(flags));
   if (flags.contact_sheet || !flags.to.empty())
     return write_sheet(root, "Samples of " + (flags.model.empty() ? root.string() : flags.model),
@@ -114,7 +114,7 @@ Status show(const SampleFlags& flags) {
   return {};
 }
 
-Status label(SampleFlags flags) {
+Status label_samples(SampleFlags flags) {
   TRY(const os::Path root, spool_of(flags));
   os::FileSystem& fs = os::real_file_system();
   if (flags.ids.empty()) return Error(Code::kInvalid, "the class is missing");
@@ -147,7 +147,7 @@ bool ends_with_any(const std::string& name, std::initializer_list<const char*> e
   return false;
 }
 
-Status export_to(const SampleFlags& flags) {
+Status export_samples(const SampleFlags& flags) {
   TRY(const os::Path root, spool_of(flags));
   os::FileSystem& fs = os::real_file_system();
   if (flags.to.ends_with(".html")) return write_sheet(root, "Samples of " + flags.model, flags.to);
@@ -203,12 +203,13 @@ void add_samples_commands(Program program) {
     return std::pair(command, flags);
   };
   const auto ls =
-      add("ls", "list samples without a label, newest first, with scores and age", list);
+      add("ls", "list samples without a label, newest first, with scores and age", list_samples);
   ls.first->add_option("-o,--output", ls.second->output, "table or json")
       ->check(CLI::IsMember({"table", "json"}));
 
-  const auto shown = add(
-      "show", "show samples: a picture in the terminal, and the facts; or a contact sheet", show);
+  const auto shown =
+      add("show", "show samples: a picture in the terminal, and the facts; or a contact sheet",
+          show_samples);
   shown.first->add_option("id", shown.second->ids,
                           "ids of samples, or their beginnings; none: the newest");
   shown.first->add_flag("--contact-sheet", shown.second->contact_sheet,
@@ -216,7 +217,8 @@ void add_samples_commands(Program program) {
   shown.first->add_option("--to", shown.second->to, "the HTML file; default: samples.html");
 
   const auto labelling =
-      add("label", "label samples: they move to the Dataset of the job that asks for them", label);
+      add("label", "label samples: they move to the Dataset of the job that asks for them",
+          label_samples);
   labelling.first
       ->add_option("id", labelling.second->ids,
                    "ids of samples, or their beginnings; the last one is the class")
@@ -224,7 +226,7 @@ void add_samples_commands(Program program) {
   labelling.first->add_option("--predicted", labelling.second->predicted,
                               "also all samples whose best class is this one");
 
-  const auto exported = add("export", "copy all samples with their facts", export_to);
+  const auto exported = add("export", "copy all samples with their facts", export_samples);
   exported.first
       ->add_option("--to", exported.second->to,
                    "a new folder, or a file .tar, .tar.gz, .tar.zst, or a contact sheet .html")

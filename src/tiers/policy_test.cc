@@ -165,7 +165,7 @@ TEST(PolicyTable, ErrorNamesTheInvalidParameterWithASuggestion) {
             "name: unknown policy 'crossentropy'; did you mean CrossEntropy?\n");
   EXPECT_EQ(faults("cloudonly", {}), "name: unknown policy 'cloudonly'; did you mean CloudOnly?\n");
   EXPECT_THAT(
-      faults("Entropy", {}),
+      faults("Surprise", {}),
       HasSubstr(
           "known policies: Threshold, CrossEntropy, IBT, Random, AlwaysCloud (or CloudOnly), "));
   EXPECT_THAT(faults("", {}), HasSubstr("name: is required"));
