@@ -39,8 +39,9 @@ TEST(LearningSchedules, KeepTheirPromises) {
   EXPECT_GT(sum.accepted, schedules);
   EXPECT_GT(sum.refused, schedules / 4);
   EXPECT_GT(sum.failed, schedules / 20);
-  EXPECT_GT(sum.rolled_back, schedules / 500);
+  EXPECT_GT(sum.rolled_back, schedules / 50);
   EXPECT_GT(sum.restarts, schedules);
+  EXPECT_GT(sum.conflicts, schedules / 20);
 }
 
 }  // namespace round_machine_sim_test
