@@ -273,7 +273,7 @@ Result<Comparison> parse_comparison(const Json& json) {
   return out;
 }
 
-Result<Comparison> parse_comparison(std::string_view text) {
+Result<Comparison> parse_comparison_text(std::string_view text) {
   if (text.size() > Comparison::kTextBytesMax)
     return Error(Code::kInvalid, "the comparison is larger than 4 MiB");
   TRY(const Json json, codec::parse_json(text, {.depth_max = 16, .nodes_max = 1'000'000}));

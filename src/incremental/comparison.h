@@ -73,7 +73,7 @@ struct Comparison {
 
 /// An object with `slices` has the form of our trainer. kInvalid: the message names the member.
 Result<Comparison> parse_comparison(const codec::Json& json);
-Result<Comparison> parse_comparison(std::string_view text);
+Result<Comparison> parse_comparison_text(std::string_view text);
 codec::Json to_json(const Comparison& comparison);
 
 /// The metrics of the candidate, and NAME_delta (candidate minus base) for each that both have.

@@ -185,9 +185,9 @@ TEST(GateTable, HostileComparisonsAreRefused) {
     ASSERT_FALSE(parsed.ok()) << codec::write_json(row);
     EXPECT_THAT(parsed.error().message(), HasSubstr(row["error"].as_string()));
   }
-  EXPECT_FALSE(parse_comparison(std::string(Comparison::kTextBytesMax + 1, ' ')).ok());
-  EXPECT_FALSE(parse_comparison(R"({"slices": [)").ok());
-  EXPECT_FALSE(parse_comparison(std::string(100, '[') + std::string(100, ']')).ok());
+  EXPECT_FALSE(parse_comparison_text(std::string(Comparison::kTextBytesMax + 1, ' ')).ok());
+  EXPECT_FALSE(parse_comparison_text(R"({"slices": [)").ok());
+  EXPECT_FALSE(parse_comparison_text(std::string(100, '[') + std::string(100, ']')).ok());
 }
 
 TEST(SettingsTable, BadSpecsAreRefusedWithTheMember) {

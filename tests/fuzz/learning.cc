@@ -15,9 +15,9 @@ using namespace varda;  // NOLINT: a program of one file
 namespace il = incremental;
 
 void comparison(std::string_view text) {
-  const auto parsed = il::parse_comparison(text);
+  const auto parsed = il::parse_comparison_text(text);
   if (!parsed.ok()) return;
-  CHECK(il::parse_comparison(codec::write_json(to_json(*parsed))).value() == *parsed);
+  CHECK(il::parse_comparison_text(codec::write_json(to_json(*parsed))).value() == *parsed);
   const il::Condition delta{
       .metric = "accuracy_delta", .op = il::Operator::kGreater, .threshold = 0};
   il::Gate gate;
