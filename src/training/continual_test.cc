@@ -126,7 +126,7 @@ class Silent final : public Observer {
   void epoch(const EpochRecord&) override {}
 };
 
-struct Setup {
+struct RunSetup {
   std::string model;
   std::shared_ptr<Cloud> data, old;
   Json settings = Json::object();
@@ -134,7 +134,7 @@ struct Setup {
   std::stop_token stop = {};
 };
 
-Result<std::string> trained(const Setup& setup) {
+Result<std::string> trained(const RunSetup& setup) {
   MemoryFileSystem own;
   MemoryFileSystem& fs = setup.fs != nullptr ? *setup.fs : own;
   Silent observer;
@@ -176,9 +176,9 @@ TEST(Continual, DistillationTrainsAsNumpyDoesForEachFormOfTheOutput) {
   const auto x = floats(one["x"]);
   for (const std::string variant : {"plain", "lwf"})
     for (const std::string activation : {"", "Softmax", "LogSoftmax"}) {
-      Setup setup{.model = linear(floats(one["weights"]), floats(one["bias"]), activation),
-                  .data = std::make_shared<Cloud>(3),
-                  .old = nullptr};
+      RunSetup setup{.model = linear(floats(one["weights"]), floats(one["bias"]), activation),
+                     .data = std::make_shared<Cloud>(3),
+                     .old = nullptr};
       for (std::size_t i = 0; i < one["y"].size(); ++i)
         setup.data->add(x[2 * i], x[2 * i + 1], one["y"].as_array()[i].as_integer());
       setup.settings = Json::object({{"epochs", one["epochs"]},
@@ -280,10 +280,10 @@ TEST(Continual, StoppedRunContinuesWithTheSameBytes) {
   for (const char* settings :
        {R"({"ewc": {"lambda": 50, "samples": 20}, "agem": {"samples": 30}, "lwf": {}})",
         R"({"replay": {"samples": 20, "perClass": 5}})", R"({"slda": {}})"}) {
-    Setup setup{.model = base(),
-                .data = clusters("second", {3}, 24, 2),
-                .old = clusters("old", {0, 1, 2}, 60, 3),
-                .settings = quick(2, codec::parse_json(settings).value())};
+    RunSetup setup{.model = base(),
+                   .data = clusters("second", {3}, 24, 2),
+                   .old = clusters("old", {0, 1, 2}, 60, 3),
+                   .settings = quick(2, codec::parse_json(settings).value())};
     const auto whole = trained(setup);
     ASSERT_TRUE(whole.ok()) << whole.error();
     MemoryFileSystem fs;
@@ -304,7 +304,9 @@ TEST(Continual, StoppedRunContinuesWithTheSameBytes) {
       ASSERT_EQ(last.error().code(), Code::kCancelled) << last.error();
     }
     EXPECT_EQ(*last, *whole) << settings;
-    if (std::string(settings).find("slda") == std::string::npos) EXPECT_GT(processes, 3);
+    if (std::string(settings).find("slda") == std::string::npos) {
+      EXPECT_GT(processes, 3);
+    }
   }
 }
 
