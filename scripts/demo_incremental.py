@@ -47,10 +47,11 @@ class Cloud:
     """The bigger model labels what arrives."""
 
     def __init__(self, url, folder):
-        self.url, self.folder, self.number = url, folder, 0
+        self.url, self.folder, self.number = url + '/infer', folder, 0
+        self.input = json.loads(urllib.request.urlopen(url, timeout=10).read())['inputs'][0]
 
     def label(self, pixels):
-        body = json.dumps({'inputs': [{'name': 'x', 'shape': [1, 1, 8, 8], 'datatype': 'FP32', 'data': list(map(float, pixels))}]}).encode()
+        body = json.dumps({'inputs': [{'name': self.input['name'], 'shape': [1] + self.input['shape'][1:], 'datatype': self.input['datatype'], 'data': list(pixels)}]}).encode()
         answer = json.loads(urllib.request.urlopen(self.url, body, timeout=10).read())
         scores = answer['outputs'][0]['data']
         return max(range(len(scores)), key=scores.__getitem__), max(scores)
@@ -113,7 +114,7 @@ def story(work):
                 *({'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': 'digits-' + name},
                    'spec': {'dataUrl': str(edge / folder), 'format': 'imagefolder', 'nodeName': 'edge0'}}
                   for name, folder in (('new', 'new'), ('old', 'memory'), ('eval', 'test'))), job()]}))
-            cloud = Cloud(varda.ready('digits-cloud', '4')['status']['url'] + '/v2/models/digits-cloud/infer', new)
+            cloud = Cloud(varda.ready('digits-cloud', '4')['status']['url'] + '/v2/models/digits-cloud', new)
             url = varda.ready('digits', '1')['status']['url']
             first = accuracy(varda)
             s.say(varda.kubectl('get', 'il'))
