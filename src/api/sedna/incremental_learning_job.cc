@@ -113,6 +113,10 @@ const std::vector<std::string>& incremental_variables() {
                                               "TEST_DATASET_FORMAT",
                                               "EVAL_DATASET_URL",
                                               "EVAL_DATASET_FORMAT",
+                                              "REPLAY_DATASET_URL",
+                                              "REPLAY_DATASET_FORMAT",
+                                              "BASELINE_MODEL_URL",
+                                              "CANDIDATE_MODEL_URL",
                                               "MODEL_HOT_UPDATE",
                                               "MODEL_POLL_PERIOD_SECONDS",
                                               "HEM_NAME",
@@ -186,6 +190,10 @@ void IncrementalTrainSpec::describe(Type<IncrementalTrainSpec>& t) {
   t.field("trigger", &S::trigger, "When a training starts. Default: with 100 new samples.")
       .shaped(trigger_shape());
   t.field("retry", &S::retry, "Extension: attempts of one stage.").shaped(retry_shape());
+  t.field(
+      "replay", &S::replay,
+      "Extension: a Dataset of old samples for `trainer.continual`, on the node of the training. "
+      "Samples of earlier rounds are replayed without it.");
   t.field("trainer", &S::trainer, "Extension: settings of varda-train, as in a TrainingModel.")
       .shaped(trainer_shape());
   describe_users_pod(t);

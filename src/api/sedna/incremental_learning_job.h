@@ -43,8 +43,9 @@ struct IncrementalWorker : PodSettings {
 };
 
 struct IncrementalTrainSpec : IncrementalWorker {
-  Json trainer;         // settings of varda-train; may be null
-  Json trigger, retry;  // room incremental reads them; may be null
+  Json trainer;                           // settings of varda-train; may be null
+  std::optional<TrainingDataset> replay;  // old samples for varda-train
+  Json trigger, retry;                    // room incremental reads them; may be null
   Json unknown;
   static void describe(Type<IncrementalTrainSpec>& t);
 };

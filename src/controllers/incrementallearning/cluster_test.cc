@@ -31,7 +31,7 @@ class IncrementalInACluster : public ControlPlane {
     post(kEdgeaiModels,
          "{apiVersion: edgeai.io/v1alpha1, kind: Model, metadata: {name: digits-0}, spec: {format: "
          "onnx, version: '1', modelUrl: 'http://registry/1.tar', sha256: " +
-             digest('1') + "}}");
+             digest('a') + "}}");
   }
   void add_dataset() {
     post(kEdgeaiDatasets,
@@ -188,10 +188,10 @@ TEST_F(IncrementalInACluster, ServiceStartsWithTheInitialModel) {
 
 TEST_F(IncrementalInACluster, BetterVersionServesAndBecomesVersionOfTheModel) {
   start_all();
-  begin_round(12, "1", '1');
+  begin_round(12, "1", 'a');
   remember_trainer();
   EXPECT_EQ(get(kPods + "/" + trainer_name_).at("spec/restartPolicy").as_string(), "Never");
-  report_result(1, 1, 80, 97, '5');
+  report_result(1, 1, 80, 97, 'b');
   ASSERT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
   const std::string version = target();
   serve(version);
@@ -201,7 +201,7 @@ TEST_F(IncrementalInACluster, BetterVersionServesAndBecomesVersionOfTheModel) {
   EXPECT_EQ(last["outcome"].as_string(), "Accepted");
   EXPECT_EQ(last["version"].as_string(), version);
   ASSERT_TRUE(eventually([&] {
-    return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('5');
+    return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('b');
   })) << api_.get(kJob).text;
   const Json model = get(kEdgeaiModels + "/digits");
   EXPECT_EQ(model.at("spec/version").as_string(), version);
@@ -217,9 +217,9 @@ TEST_F(IncrementalInACluster, BetterVersionServesAndBecomesVersionOfTheModel) {
 
 TEST_F(IncrementalInACluster, WorseVersionNeverServes) {
   start_all();
-  begin_round(12, "1", '1');
+  begin_round(12, "1", 'a');
   remember_trainer();
-  report_result(1, 1, 80, 60, '5');
+  report_result(1, 1, 80, 60, 'b');
   ASSERT_TRUE(eventually([&] { return !job().at("status/rounds").as_array().empty(); }))
       << api_.get(kJob).text;
   EXPECT_EQ(job().at("status/rounds/0/outcome").as_string(), "Refused");
@@ -230,7 +230,7 @@ TEST_F(IncrementalInACluster, WorseVersionNeverServes) {
 
 TEST_F(IncrementalInACluster, FailedPodIsAnotherAttempt) {
   start_all();
-  begin_round(12, "1", '1');
+  begin_round(12, "1", 'a');
   remember_trainer();
   const std::string first = uid_of(kPods + "/" + trainer_name_);
   patch_status(kPods + "/" + trainer_name_,
@@ -239,16 +239,16 @@ TEST_F(IncrementalInACluster, FailedPodIsAnotherAttempt) {
   ASSERT_TRUE(eventually([&] {
     return exists(kPods + "/" + trainer_name_) && uid_of(kPods + "/" + trainer_name_) != first;
   })) << api_.get(kJob).text;
-  report_result(1, 1, 80, 97, '4');
+  report_result(1, 1, 80, 97, 'c');
   EXPECT_TRUE(becomes_idle());
   EXPECT_EQ(target(), "1") << "the late report of the first attempt changes nothing";
-  report_result(1, 2, 80, 97, '5');
+  report_result(1, 2, 80, 97, 'b');
   EXPECT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
 }
 
 TEST_F(IncrementalInACluster, RequestOfThePersonStartsARoundOnce) {
   start_all();
-  install("1", '1');
+  install("1", 'a');
   report_serving();
   count(3);
   ASSERT_TRUE(eventually([&] { return job().at("status/samples/new").as_integer() == 3; }));
@@ -256,7 +256,7 @@ TEST_F(IncrementalInACluster, RequestOfThePersonStartsARoundOnce) {
   patch(kJob, "{metadata: {annotations: {edgeai.io/train: '17'}}}");
   ASSERT_TRUE(eventually([&] { return !trainer().empty(); })) << api_.get(kJob).text;
   remember_trainer();
-  report_result(1, 1, 80, 60, '5');
+  report_result(1, 1, 80, 60, 'b');
   ASSERT_TRUE(eventually([&] { return trainer().empty(); })) << api_.get(kJob).text;
   EXPECT_TRUE(becomes_idle());
   EXPECT_EQ(round(), 1) << "a request counts once";
@@ -264,30 +264,30 @@ TEST_F(IncrementalInACluster, RequestOfThePersonStartsARoundOnce) {
 
 TEST_F(IncrementalInACluster, RollbackBringsBackTheVersionBefore) {
   start_all();
-  begin_round(12, "1", '1');
+  begin_round(12, "1", 'a');
   remember_trainer();
-  report_result(1, 1, 80, 97, '5');
+  report_result(1, 1, 80, 97, 'b');
   ASSERT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
   const std::string version = target();
   serve(version);
   ASSERT_TRUE(eventually([&] { return machine("version") == version; }));
   ASSERT_TRUE(eventually(
-      [&] { return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('5'); }));
+      [&] { return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('b'); }));
   patch(kJob, "{metadata: {annotations: {edgeai.io/rollback: '17'}}}");
   ASSERT_TRUE(eventually([&] { return target() == "1"; })) << api_.get(kJob).text;
   serve("1");
   EXPECT_TRUE(eventually([&] {
-    return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('1');
+    return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('a');
   })) << api_.get(kJob).text;
 }
 
 TEST_F(IncrementalInACluster, RestartedOperatorContinuesTheRound) {
   start_all();
-  begin_round(12, "1", '1');
+  begin_round(12, "1", 'a');
   remember_trainer();
   const std::string pod = uid_of(kPods + "/" + trainer_name_);
   stop();
-  report_result(1, 1, 80, 97, '5');
+  report_result(1, 1, 80, 97, 'b');
   start();
   ASSERT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
   EXPECT_EQ(job().at("status/round").as_integer(), 1);
@@ -295,7 +295,7 @@ TEST_F(IncrementalInACluster, RestartedOperatorContinuesTheRound) {
 
 TEST_F(IncrementalInACluster, DeletedJobLeavesNothing) {
   start_all();
-  begin_round(12, "1", '1');
+  begin_round(12, "1", 'a');
   ASSERT_EQ(api_.remove(kJob).status, 200);
   EXPECT_TRUE(eventually([&] {
     return get(kEdgeNodes + "/edge0").at("spec/workers").as_array().empty() && !exists(kServer);

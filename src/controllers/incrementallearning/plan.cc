@@ -345,26 +345,40 @@ class Planner {
       if (choice.problem) return choice.problem;
       frozen = std::move(choice.dataset);
     }
-    if (out_.wanted.worker) add_pod(view, worker, *data.dataset, frozen, *agent);
+    std::optional<runs::DatasetOnNode> old;
+    if (const auto& dataset = job_.spec.train_spec.replay) {
+      runs::DatasetChoice choice = choose(dataset->name, dataset->group);
+      if (choice.problem) return choice.problem;
+      old = std::move(choice.dataset);
+    }
+    if (out_.wanted.worker) add_pod(view, worker, {*data.dataset, frozen, old}, *agent);
     return {};
   }
 
-  void add_pod(const JobView& view, Worker& worker, const runs::DatasetOnNode& data,
-               const std::optional<runs::DatasetOnNode>& frozen, const api::EdgeNode& agent) const {
+  struct Inputs {
+    const runs::DatasetOnNode& fresh;
+    const std::optional<runs::DatasetOnNode>& frozen;
+    const std::optional<runs::DatasetOnNode>& old;
+  };
+
+  void add_pod(const JobView& view, Worker& worker, const Inputs& inputs,
+               const api::EdgeNode& agent) const {
     const bool evaluates = view.wants(incremental::Stage::kEval);
     const api::IncrementalWorker& spec =
         evaluates ? static_cast<const api::IncrementalWorker&>(job_.spec.eval_spec)
                   : job_.spec.train_spec;
-    worker.data.push_back(data.mount);
-    if (frozen && frozen->mount != data.mount) worker.data.push_back(frozen->mount);
-    Variables names = datasets(data, frozen);
-    add_variables(view, worker, data);
+    std::set<std::string> mounts{inputs.fresh.mount};
+    if (inputs.frozen) mounts.insert(inputs.frozen->mount);
+    if (inputs.old) mounts.insert(inputs.old->mount);
+    worker.data.assign(mounts.begin(), mounts.end());
+    Variables names = datasets(inputs);
+    add_variables(view, worker, inputs.fresh);
     worker.pod_spec =
         worker_pod(spec, runs::program_container("trainer", options_.train_image,
                                                  {"--worker", "--incremental"}, agent));
     if (spec.has_template()) {
       add_selection(worker.pod_spec, names, agent);
-      names = selected(data, frozen);
+      names = selected(inputs);
     }
     for (auto& [name, value] : names) worker.variables.emplace_back(name, std::move(value));
     worker.pod_metadata = spec.pod_metadata();
@@ -377,27 +391,31 @@ class Planner {
 
   using Variables = std::vector<std::pair<std::string, std::string>>;
 
-  static Variables datasets(const runs::DatasetOnNode& data,
-                            const std::optional<runs::DatasetOnNode>& frozen) {
-    Variables out{{"TRAIN_DATASET_URL", data.path}, {"TRAIN_DATASET_FORMAT", data.format}};
-    if (!frozen) return out;
-    out.emplace_back("EVAL_DATASET_URL", frozen->path);
-    out.emplace_back("EVAL_DATASET_FORMAT", frozen->format);
+  static void add_dataset(const std::string& prefix, const runs::DatasetOnNode& dataset,
+                          Variables& out) {
+    out.emplace_back(prefix + "_DATASET_URL", dataset.path);
+    out.emplace_back(prefix + "_DATASET_FORMAT", dataset.format);
+  }
+
+  static Variables datasets(const Inputs& inputs) {
+    Variables out;
+    add_dataset("TRAIN", inputs.fresh, out);
+    if (inputs.frozen) add_dataset("EVAL", *inputs.frozen, out);
+    if (inputs.old) add_dataset("REPLAY", *inputs.old, out);
     return out;
   }
 
   /// The lists of varda-train --select, for programs of the user.
-  static Variables selected(const runs::DatasetOnNode& data,
-                            const std::optional<runs::DatasetOnNode>& frozen) {
-    const std::string format = data.format == "csv" || data.format == "tsv" ? data.format : "txt";
+  static Variables selected(const Inputs& inputs) {
+    const std::string& from = inputs.fresh.format;
+    const std::string format = from == "csv" || from == "tsv" ? from : "txt";
     const std::string directory = std::string(workers::kOutputMount) + "/selection/";
     Variables out{{"TRAIN_DATASET_URL", directory + "train." + format},
                   {"TRAIN_DATASET_FORMAT", format},
                   {"TEST_DATASET_URL", directory + "test." + format},
                   {"TEST_DATASET_FORMAT", format}};
-    if (!frozen) return out;
-    out.emplace_back("EVAL_DATASET_URL", frozen->path);
-    out.emplace_back("EVAL_DATASET_FORMAT", frozen->format);
+    if (inputs.frozen) add_dataset("EVAL", *inputs.frozen, out);
+    if (inputs.old) add_dataset("REPLAY", *inputs.old, out);
     return out;
   }
 

@@ -84,8 +84,17 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
     const auto found = agents->find(node);
     return found == agents->end() ? nullptr : found->second;
   };
+  // Workers report nothing before the look that counts.
+  std::map<std::string, workers::EdgeNodePtr> quiet;
+  for (const auto& [name, agent] : test->agents) {
+    auto copy = std::make_shared<api::EdgeNode>(*agent);
+    copy->status.workers.clear();
+    quiet[name] = std::move(copy);
+  }
+  quiet.swap(test->agents);
   for (std::int64_t i = 0; i < looks; ++i) look(*test);
   const IncrementalPlan made = plan(test->job, world, test->options);
+  quiet.swap(test->agents);
   for (const Json& object : made.objects) {
     const bool is_pod = object["kind"].as_string() == "Pod";
     const Json& state = is_pod ? live_pod : live_child;
@@ -135,8 +144,7 @@ class IncrementalGolden : public ::testing::TestWithParam<std::string> {};
 TEST_P(IncrementalGolden, PlanWorkAndStatusMatchGoldenFile) {
   const auto test = load(golden_cases("incrementallearning").at(GetParam()));
   const IncrementalPlan first = plan(test->job, test->world, test->options);
-  const IncrementalObservation seen =
-      observe(test->job, first, test->world, test->options, kNow);
+  const IncrementalObservation seen = observe(test->job, first, test->world, test->options, kNow);
   api::IncrementalLearningJob after = test->job;
   after.status = seen.status;
   const IncrementalPlan second = plan(after, test->world, test->options);

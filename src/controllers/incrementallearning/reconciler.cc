@@ -58,6 +58,7 @@ std::vector<std::string> incremental_by_model(const IncrementalLearningJob& job)
 std::set<std::string> names_of_datasets(const IncrementalLearningJob& job) {
   std::set<std::string> names{job.spec.dataset.name};
   if (job.spec.eval_spec.dataset) names.insert(job.spec.eval_spec.dataset->name);
+  if (job.spec.train_spec.replay) names.insert(job.spec.train_spec.replay->name);
   return names;
 }
 
