@@ -136,41 +136,6 @@ class Run {
     return {};
   }
 
-  /// Replaces the data by the features of the frozen layers, if they fit into memory and are used
-  /// at least twice. Random changes of samples make other features in each epoch.
-  Status compute_features() {
-    const samples::Augment& augment = settings_.augment;
-    if (settings_.feature_cache == 0 || settings_.freeze.empty() || augment.flip ||
-        augment.crop != 0 || augment.jitter != 0 || settings_.epochs - state_.epoch < 2)
-      return {};
-    std::vector<std::size_t> first = data_.split().train;
-    first.resize(std::min(first.size(), static_cast<std::size_t>(batches_.size)));
-    TRY(const samples::Batch batch, data_.train().read(first, {}, 0));
-    TRY(const train::Batch check,
-        batches_.make(batch, data_.train(), settings_, batch.indices.size()));
-    const std::size_t samples =
-        request_.train->size() + (request_.evaluation ? request_.evaluation->size() : 0);
-    const std::uint64_t values = (static_cast<std::uint64_t>(settings_.feature_cache) << 20) /
-                                 sizeof(float) / std::max<std::size_t>(samples, 1);
-    auto part = trainer_->separate(check, values);
-    // The first step reports an error of the model with its samples.
-    if (!part.ok() || *part == nullptr) return {};
-    const auto report = [this] { this->report("Training"); };
-    TRY(auto train, features_of(ctx_, request_.train, batches_, **part, report));
-    std::shared_ptr<const samples::Dataset> evaluation;
-    if (request_.evaluation) {
-      TRY(evaluation, features_of(ctx_, request_.evaluation, batches_, **part, report));
-    }
-    request_.train = std::move(train);
-    request_.evaluation = std::move(evaluation);
-    batches_.input = (*part)->name();
-    log::info("features of the frozen layers are in memory",
-              {{"tensor", (*part)->name()},
-               {"shape", tensor::to_string((*part)->shape())},
-               {"samples", samples}});
-    return {};
-  }
-
   // --- checkpoints
 
   void resume() {
