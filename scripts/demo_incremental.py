@@ -18,13 +18,13 @@ import continual as data  # noqa: E402
 
 KIND = 'incrementallearningjob'
 TRAINER = {'task': 'classification', 'epochs': 20, 'batchSize': 16, 'seed': 1, 'threads': 1,
-           'optimizer': {'name': 'sgd', 'learningRate': 0.05, 'momentum': 0.9}, 'continual': {'replay': {'samples': 200}, 'lwf': {'lambda': 1, 'temperature': 2}}}
+           'optimizer': {'name': 'sgd', 'learningRate': 0.05, 'momentum': 0.9}, 'continual': {'replay': {'samples': 900}, 'lwf': {'lambda': 1, 'temperature': 2}}}
 
 
 def job():
     return {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'IncrementalLearningJob', 'metadata': {'name': 'digits'},
             'spec': {'nodeName': 'edge0', 'dataset': {'name': 'digits-new', 'trainProb': 0.8}, 'initialModel': {'name': 'digits-0'},
-                     'trainSpec': {'trainer': TRAINER, 'replay': {'name': 'digits-old'}, 'trigger': {'condition': {'metric': 'num_of_samples', 'operator': '>=', 'threshold': 60}}},
+                     'trainSpec': {'trainer': TRAINER, 'replay': {'name': 'digits-old'}, 'trigger': {'condition': {'metric': 'num_of_samples', 'operator': '>=', 'threshold': 300}}},
                      'evalSpec': {'dataset': {'name': 'digits-eval'}, 'gate': {'metric': 'accuracy', 'minimumGain': 0.01, 'significance': 0.05, 'forgettingMax': 0.01}},
                      'deploySpec': {'model': {'name': 'digits'}}}}
 
@@ -153,6 +153,8 @@ def story(work):
             before = len(status_of(varda)['rounds'])
             for label, image in random.sample(images, 150):
                 cloud.keep((label + 3) % 10, image)
+            m.wait_until('the poison is counted', lambda: status_of(varda)['samples']['new'] >= 150)
+            s.say(varda.varda('il', 'train', 'digits'))
             status = until(varda, 'a verdict', lambda st: len(st.get('rounds', [])) > before and st['rounds'][-1]['outcome'] == 'Refused')
             s.say(status['rounds'][-1]['reason'] + ': ' + status['rounds'][-1]['message'])
             check(status['version'] == served, 'a poisoned version serves')

@@ -10,7 +10,6 @@ namespace varda::api {
 
 namespace {
 
-constexpr std::string_view kBytesPattern = "^([0-9]{1,15}(k|M|G|T|Ki|Mi|Gi|Ti)?)?$";
 constexpr std::size_t kScoreRanges = 20;
 
 std::int64_t count_of(const Json& value) { return std::max<std::int64_t>(value.as_integer(), 0); }

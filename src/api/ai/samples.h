@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/sedna/worker.h"
@@ -13,6 +14,9 @@ namespace varda::api {
 
 template <typename T>
 class Type;
+
+/// Limits of bytes, as text.
+inline constexpr std::string_view kBytesPattern = "^([0-9]{1,15}(k|M|G|T|Ki|Mi|Gi|Ti)?)?$";
 
 /// Labels by a bigger model.
 struct PseudoLabelSettings {

@@ -247,7 +247,7 @@ void IncrementalDeploySpec::describe(Type<IncrementalDeploySpec>& t) {
           "with the end _delta is a difference to the serving version.")
       .shaped(trigger_shape());
   t.field("hardExampleMining", &S::hard_example_mining,
-          "Policy that finds hard samples. Varda's server keeps them, if samples is set.");
+          "Policy that finds hard requests. Varda's server keeps them, for labelling.");
   t.field("nodeNames", &S::node_names,
           "Extension: nodes that serve. A new version reaches one after another.")
       .items_max(S::kNodesMax)
@@ -256,10 +256,10 @@ void IncrementalDeploySpec::describe(Type<IncrementalDeploySpec>& t) {
   t.field("servingPort", &S::serving_port, "Extension: port of Varda's server. Default: 8080.")
       .format("int32")
       .range(0, 65'535);
-  t.field("samples", &S::samples, "Extension: samples that Varda's server keeps on the node.")
+  t.field("samples", &S::samples, "Extension: limits of the samples that Varda's server keeps on the node.")
       .shaped(kept_samples_shape());
   t.field("pseudoLabels", &S::pseudo_labels,
-          "Extension: a bigger model whose answers label samples.")
+          "Extension: answers of a bigger model label kept samples.")
       .shaped(pseudo_labels_shape());
   t.field("trial", &S::trial, "Extension: a new version answers a part of the requests first.")
       .shaped(trial_shape());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "api/ai/samples.h"
 #include "api/describe.h"
 #include "api/rule.h"
 #include "api/sedna/worker.h"
@@ -16,13 +17,6 @@ namespace {
 constexpr std::int64_t kLargestBound = 1'000'000'000'000;
 constexpr std::int64_t kSecondsMax = 86'400 * 365;
 constexpr std::size_t kRulesMax = 16;
-
-Schema any_settings() {
-  Schema open;
-  open.type = Schema::Type::kObject;
-  open.preserve_unknown = true;
-  return open;
-}
 
 // The members only give the schema types.
 struct ConditionShape {
@@ -277,12 +271,59 @@ struct RolloutShape {
   }
 };
 
+struct KeptSamplesShape {
+  std::string bytes_max, replacement;
+  std::int64_t count_max = 0;
+  double control_share = 0;
+
+  static void describe(Type<KeptSamplesShape>& t) {
+    using S = KeptSamplesShape;
+    t.doc("Requests that the server keeps, as `spec.samples` of an InferenceModel.");
+    t.field("bytesMax", &S::bytes_max, "Limit of the kept samples' bytes. Default: 64Mi.")
+        .length(0, 20)
+        .pattern(std::string(kBytesPattern));
+    t.field("countMax", &S::count_max, "Limit of the number of kept samples. Default: 1000.")
+        .format("int64")
+        .range(1, 1'000'000);
+    t.field("controlShare", &S::control_share,
+            "Share of all requests that are kept whether hard or not. Default: 0.")
+        .range(0, 1);
+    t.field("replacement", &S::replacement,
+            "Which samples stay when a limit is reached. Default: class-balanced.")
+        .one_of({"class-balanced", "reservoir"});
+  }
+};
+
+struct LabelModelShape {
+  std::string name;
+
+  static void describe(Type<LabelModelShape>& t) {
+    t.doc("An InferenceModel in the namespace of the job.");
+    t.field("name", &LabelModelShape::name, "Name of the InferenceModel.")
+        .required()
+        .length(1, 253);
+  }
+};
+
+struct PseudoLabelsShape {
+  LabelModelShape model;
+  double minimum = 0;
+
+  static void describe(Type<PseudoLabelsShape>& t) {
+    using S = PseudoLabelsShape;
+    t.doc("A bigger model. The node asks it about kept samples.");
+    t.field("model", &S::model, "The model to ask.").required();
+    t.field("minimum", &S::minimum, "Score from which the answer is a label. Default: 0.9.")
+        .range(0, 1);
+  }
+};
+
 }  // namespace
 
 Schema trigger_shape() { return ops_of<TriggerShape>().schema(); }
 Schema gate_shape() { return ops_of<GateShape>().schema(); }
-Schema kept_samples_shape() { return any_settings(); }
-Schema pseudo_labels_shape() { return any_settings(); }
+Schema kept_samples_shape() { return ops_of<KeptSamplesShape>().schema(); }
+Schema pseudo_labels_shape() { return ops_of<PseudoLabelsShape>().schema(); }
 Schema trial_shape() { return ops_of<TrialShape>().schema(); }
 Schema rollback_shape() { return ops_of<RollbackShape>().schema(); }
 Schema rollout_shape() { return ops_of<RolloutShape>().schema(); }

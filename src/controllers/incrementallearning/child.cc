@@ -39,6 +39,19 @@ Json manifest_entry(const api::ManifestEntry& from) {
   return entry;
 }
 
+/// Settings of kept samples. Null: the server keeps none.
+Json kept_samples(const api::IncrementalDeploySpec& deploy) {
+  if (deploy.samples.is_null() && !deploy.hard_example_mining) return {};
+  Json out = deploy.samples.is_null() ? Json::object() : deploy.samples;
+  if (deploy.hard_example_mining) {
+    Json policy = Json::object({{"name", deploy.hard_example_mining->name}});
+    Json parameters = deploy.hard_example_mining->parameters_to_json();
+    if (parameters.size() > 0) policy.set("parameters", std::move(parameters));
+    out.set("hardExampleMining", std::move(policy));
+  }
+  return out;
+}
+
 /// Versions that the node needs: to serve, to try, and to go back to.
 std::set<std::string> needed_versions(const IncrementalPlan& plan,
                                       const api::InferenceModel* existing) {
@@ -83,6 +96,8 @@ Json child_of(const IncrementalLearningJob& job, const IncrementalPlan& plan,
     if (trial.mode == incremental::Trial::Mode::kCanary) on_trial.set("share", trial.share);
     spec.set("trial", std::move(on_trial));
   }
+  if (Json samples = kept_samples(deploy); !samples.is_null())
+    spec.set("samples", std::move(samples));
   const Json settings = deploy.settings_to_json();
   for (const auto& [name, value] : settings.as_object()) spec.set(name, value);
   Json labels =

@@ -217,7 +217,8 @@ class Observer {
     if (report.phase != Phase::kCompleted || plan_.wanted.worker->stage != Stage::kTrain) return;
     const std::string& name = plan_.wanted.worker->version;
     if (status().find_version(name) != nullptr) return;
-    const api::TrainingProduced produced = runs::produced_of(*result_, name, {options_.registry_url});
+    const api::TrainingProduced produced =
+        runs::produced_of(*result_, name, {options_.registry_url});
     IncrementalVersion version;
     version.version = produced.version;
     version.url = produced.url;
@@ -351,7 +352,27 @@ class Observer {
     if (fresh_) shown.fresh = *fresh_;
     shown.pending = 0;
     for (const ServerFinding& server : servers_) shown.pending += server.pending;
+    show_labels();
     status().summary.samples = text_of(shown.fresh) + " new, " + text_of(shown.total);
+  }
+
+  /// Problems of the way from kept samples to the Dataset.
+  void show_labels() {
+    std::int64_t moved = 0;
+    bool any = false;
+    for (const ServerFinding& server : servers_) {
+      if (!server.labels) continue;
+      any = true;
+      moved += server.labels->moved;
+      if (server.labels->state != api::EdgeSamplesReport::kFailed) continue;
+      return conditions_.set(
+          "Labels",
+          no(server.labels->reason, "node " + server.report.name + ": " + server.labels->message));
+    }
+    if (!any) return conditions_.erase("Labels");
+    conditions_.set(
+        "Labels", {kTrue, "Moved",
+                   text_of(moved) + " labelled samples are in Dataset " + job_.spec.dataset.name});
   }
 
   // ---- the Model

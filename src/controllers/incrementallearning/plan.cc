@@ -501,6 +501,26 @@ class Planner {
   IncrementalPlan out_;
 };
 
+/// Kept samples of the job's server on the node. Nothing: it does not serve there, or keeps none.
+std::optional<api::EdgeSamples> samples_work(const IncrementalLearningJob& job,
+                                             const std::string& node, const LabelWay& labels) {
+  const api::IncrementalDeploySpec& deploy = job.spec.deploy_spec;
+  if (job.spec.users_serve() || (deploy.samples.is_null() && !deploy.hard_example_mining))
+    return {};
+  const auto& all = job.status.serving;
+  const auto serves = [&](const api::IncrementalServing& one) { return one.node == node; };
+  if (std::none_of(all.begin(), all.end(), serves)) return {};
+  api::EdgeSamples out;
+  out.key = meta::ObjectKey{job.metadata.ns, child_name(job, node)}.str();
+  out.uid = job.metadata.uid;
+  if (labels.node == node) out.path = labels.folder;
+  out.url = labels.url;
+  out.model = labels.model;
+  if (const Json& minimum = deploy.pseudo_labels["minimum"]; minimum.is_number())
+    out.minimum = minimum.as_double();
+  return out;
+}
+
 /// A deleted Node may come back. Until then the agent keeps the files of the job's workers.
 void keep_present(const IncrementalLearningJob& job, const api::EdgeNode& node,
                   hosting::NodeWork& work) {
@@ -550,7 +570,7 @@ IncrementalPlan plan(const IncrementalLearningJob& job, const IncrementalWorld& 
 
 std::optional<hosting::NodeWork> work_for(const IncrementalLearningJob& job,
                                           const api::EdgeNode& node, const hosting::NodeList& nodes,
-                                          const std::vector<PodPtr>& pods) {
+                                          const std::vector<PodPtr>& pods, const LabelWay& labels) {
   if (job.metadata.deleting()) return {};
   const std::string& name = node.metadata.name;
   hosting::NodeWork work;
@@ -586,7 +606,8 @@ std::optional<hosting::NodeWork> work_for(const IncrementalLearningJob& job,
         add(placed_server(view, name), true);
     }
   }
-  if (work.models.empty() && work.workers.empty()) return {};
+  if (auto samples = samples_work(job, name, labels)) work.samples.push_back(std::move(*samples));
+  if (work.models.empty() && work.workers.empty() && work.samples.empty()) return {};
   const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
   std::sort(work.models.begin(), work.models.end(), by_key);
   std::sort(work.workers.begin(), work.workers.end(), by_key);

@@ -90,11 +90,18 @@ struct IncrementalPlan {
 IncrementalPlan plan(const api::IncrementalLearningJob& job, const IncrementalWorld& world,
                      const hosting::Options& options);
 
-/// The work of the agent of `node`: models and workers. `nodes` needs this node only; `pods` are
-/// those of the job.
+/// Where labels of kept samples come from, and where labelled samples go.
+struct LabelWay {
+  std::string node, folder;  // of the Dataset; "": it takes no files
+  std::string url, model;    // of the bigger model's server; "": there is none, or it is not Ready
+};
+
+/// The work of the agent of `node`: models, workers and kept samples. `nodes` needs this node only;
+/// `pods` are those of the job.
 std::optional<hosting::NodeWork> work_for(const api::IncrementalLearningJob& job,
                                           const api::EdgeNode& node, const hosting::NodeList& nodes,
-                                          const std::vector<workers::PodPtr>& pods);
+                                          const std::vector<workers::PodPtr>& pods,
+                                          const LabelWay& labels = {});
 
 struct IncrementalObservation {
   api::IncrementalLearningJobStatus status;

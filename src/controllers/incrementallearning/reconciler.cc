@@ -23,6 +23,7 @@ using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
 
 constexpr std::size_t kIncrementalJobsAtOnce = 4;
+constexpr std::string_view kFolderFormat = "imagefolder";
 // A cluster's policy may later accept the refused pod, and no watch reports that.
 constexpr Duration kRefusedObjectAgain = std::chrono::minutes(2);
 // Time in which the cache gets a newer job.
@@ -53,6 +54,17 @@ std::vector<std::string> incremental_by_model(const IncrementalLearningJob& job)
   const std::string& ns = job.metadata.ns;
   return values_of({ObjectKey{ns, job.spec.deploy_spec.model.name}.str(),
                     ObjectKey{ns, job.spec.initial_model.name}.str()});
+}
+
+const std::string& label_model(const IncrementalLearningJob& job) {
+  return job.spec.deploy_spec.pseudo_labels["model"]["name"].as_string();
+}
+
+/// Jobs by the InferenceModel that labels their samples.
+constexpr const char* kIncrementalByLabelModel = "incremental job's label model";
+std::vector<std::string> incremental_by_label_model(const IncrementalLearningJob& job) {
+  if (label_model(job).empty()) return {};
+  return {ObjectKey{job.metadata.ns, label_model(job)}.str()};
 }
 
 std::set<std::string> names_of_datasets(const IncrementalLearningJob& job) {
@@ -260,6 +272,46 @@ Result<runtime::Action> IncrementalReconciler::reconcile(const Context& ctx,
 
 namespace {
 
+template <typename Jobs>
+Keys edge_nodes_of(const Jobs& jobs, const runtime::Caches& caches) {
+  std::set<std::string> names;
+  for (const auto& job : jobs) names.merge(nodes_near(*job));
+  Keys keys;
+  for (const std::string& name : names) {
+    if (!name.empty() && caches.of<api::EdgeNode>().get({"", name}) != nullptr)
+      keys.push_back({"", name});
+  }
+  return keys;
+}
+
+template <typename AnyDataset>
+void set_folder(const AnyDataset& dataset, LabelWay& out) {
+  // Only a folder for each class takes files.
+  if (dataset.spec.format != kFolderFormat) return;
+  out.node = dataset.spec.node_name;
+  out.folder = dataset.spec.url;
+}
+
+LabelWay label_way(const IncrementalLearningJob& job, const runtime::Caches& caches) {
+  LabelWay out;
+  const ObjectKey name{job.metadata.ns, job.spec.dataset.name};
+  const std::string& group = job.spec.dataset.group;
+  const auto edgeai = caches.of<api::Dataset>().get(name);
+  const auto sedna = caches.of<api::SednaDataset>().get(name);
+  if (edgeai != nullptr && group != api::SednaDataset::resource().group) {
+    set_folder(*edgeai, out);
+  } else if (sedna != nullptr && group != api::Dataset::resource().group) {
+    set_folder(*sedna, out);
+  }
+  if (label_model(job).empty()) return out;
+  if (const auto model =
+          caches.of<api::InferenceModel>().get({job.metadata.ns, label_model(job)})) {
+    out.url = model->status.url;
+    out.model = model->spec.model_name;
+  }
+  return out;
+}
+
 // The parts of a job that decide the work of nodes.
 bool same_node_work(const IncrementalLearningJob& before, const IncrementalLearningJob& now) {
   const auto nodes = [](const IncrementalLearningJob& job) {
@@ -303,6 +355,23 @@ void IncrementalWork::watches(runtime::Watches<api::EdgeNode>& w) const {
     }
     return keys;
   });
+  w.indexes<IncrementalLearningJob>(kIncrementalByLabelModel, incremental_by_label_model);
+  const auto labelled_by = [](const auto& model, const runtime::Caches& caches) {
+    return edge_nodes_of(caches.of<IncrementalLearningJob>().by_index(kIncrementalByLabelModel,
+                                                                      model.metadata.key().str()),
+                         caches);
+  };
+  w.maps<api::InferenceModel>(labelled_by);
+  const auto filled = [](const auto& dataset, const runtime::Caches& caches) {
+    return edge_nodes_of(caches.of<IncrementalLearningJob>().by_index(kIncrementalByDataset,
+                                                                      dataset.metadata.key().str()),
+                         caches);
+  };
+  const auto same_place = [](const auto& before, const auto& now) {
+    return before.spec.url == now.spec.url && before.spec.format == now.spec.format &&
+           before.spec.node_name == now.spec.node_name;
+  };
+  w.maps<api::Dataset>(filled, same_place).maps<api::SednaDataset>(filled, same_place);
   w.maps<api::Pod>(
       [](const api::Pod& pod, const runtime::Caches& caches) {
         const meta::OwnerReference* owner = pod.metadata.controller();
@@ -328,7 +397,7 @@ std::vector<hosting::NodeWork> IncrementalWork::work_for(const api::EdgeNode& no
   for (const auto& job :
        caches.of<IncrementalLearningJob>().by_index(kIncrementalByNode, node.metadata.name)) {
     const auto pods = caches.of<api::Pod>().owned_by(job->metadata.uid);
-    if (auto work = incrementallearning::work_for(*job, node, nodes, pods))
+    if (auto work = incrementallearning::work_for(*job, node, nodes, pods, label_way(*job, caches)))
       out.push_back(std::move(*work));
   }
   return out;

@@ -9,7 +9,7 @@
 
 namespace varda::controllers::incrementallearning {
 
-/// What the node knows about the worker of an assignment.
+/// The knowledge of a node about the worker of an assignment.
 struct StageReport {
   incremental::WorkerReport report;  // of the assignment
   /// The uploaded file of a completed training.

@@ -35,6 +35,16 @@ incremental::TrialReport trial_of(const api::ModelTrialStatus& status) {
   return out;
 }
 
+incremental::Counters counters_of(const api::SampleReport& report) {
+  incremental::Counters out;
+  out.since = report.since;
+  out.answers = report.answers;
+  out.failures = report.failures;
+  out.hard = report.hard;
+  out.scores = report.scores;
+  return out;
+}
+
 class Look {
  public:
   Look(const api::IncrementalLearningJob& job, const IncrementalPlan& plan,
@@ -75,11 +85,28 @@ class Look {
       out.report.message = failure->reason + ": " + failure->message;
     }
     if (status.trial) out.report.trial = trial_of(*status.trial);
+    if (status.samples) {
+      if (status.samples->version == status.serving_version)
+        out.report.counters = counters_of(*status.samples);
+      out.pending = status.samples->pending;
+    }
+    find_samples(server, out);
     for (const workers::PodPtr& pod : world_.server_pods) {
       const meta::OwnerReference* owner = pod->metadata.controller();
       if (owner != nullptr && owner->uid == server.child->metadata.uid)
         out.restarts += restarts_of(*pod);
     }
+  }
+
+  /// Labels of kept samples, as the node reports them.
+  void find_samples(const PlannedServer& server, ServerFinding& out) const {
+    const workers::EdgeNodePtr agent = world_.edge_node(server.node);
+    if (agent == nullptr) return;
+    const std::string key = server.child->metadata.key().str();
+    const api::EdgeSamplesReport* found = agent->status.find_samples(key);
+    if (found == nullptr || found->uid != job_.metadata.uid) return;
+    out.labels = *found;
+    out.pending = found->pending;
   }
 
   void look_at_pod(const PlannedServer& server, ServerFinding& out) const {
