@@ -474,10 +474,10 @@ const Kind& IncrementalLearningJob::kind() {
               "Manifests for Sedna apply. A worker's pod is in `template` or in `workerSpec`, and "
               "its node in\n  `nodeName` or in the pod's own `nodeName`. A container needs no "
               "name.",
-              "Workers without a pod, `nodeName`, `nodeNames`, `trainer`, `gate`, `samples`, "
-              "`pseudoLabels`, `trial`,\n  `rollback`, `rollout`, `retry`, `servingPort`, "
-              "`suspend`, "
-              "`evalSpec.dataset` and the pod settings are extensions.",
+              "Workers without a pod, `nodeName`, `nodeNames`, `trainer`, `replay`, `retry`, "
+              "`gate`, "
+              "`samples`,\n  `pseudoLabels`, `trial`, `rollback`, `rollout`, `servingPort`, "
+              "`suspend`,\n  `evalSpec.dataset` and the pod settings are extensions.",
               "`outputDir` is accepted. Results go to the registry whatever it says.",
           },
       .schema = &type_info<IncrementalLearningJob>().schema,

@@ -7,7 +7,6 @@
 #include "codec/digest.h"
 #include "controllers/dataset/dataset.h"
 #include "controllers/incrementallearning/settings.h"
-#include "controllers/workers/pod_template.h"
 #include "hosting/labels.h"
 #include "hosting/pod_settings.h"
 #include "runtime/last_applied.h"
@@ -452,7 +451,7 @@ class Planner {
     add("CANDIDATE_MODEL_URL", kCandidateMount);
     if (worker.model)
       add("MODEL_URLS",
-          std::string(kCandidateMount) + ";" + workers::model_path(worker, assignment.base));
+          std::string(kCandidateMount) + ";/models/" + worker.model->name + "/" + assignment.base);
   }
 
   /// The files that the pod needs before it starts. Adds the mount of the candidate.
