@@ -292,12 +292,11 @@ Result<Trained> compare_round(const Context& ctx, const IncrementalJob& incremen
 }
 
 Result<Trained> write_lists(const Context& ctx, const IncrementalJob& incremental,
-                            infer::Engines& engines, os::FileSystem& fs) {
+                            os::FileSystem& fs) {
   using namespace incremental_round;
   const IncrementalTask& task = incremental.task;
   const bool trains = task.stage == IncrementalTask::Stage::kTrain;
-  TRY(const ModelSource source, read_model(fs, incremental.job.model));
-  TRY(const Opened opened, open(ctx, incremental.job, source, engines));
+  TRY(const Opened opened, open_places(ctx, incremental.job));
   const auto ids = training::ids_of(*opened.data);
   TRY(const Selection selection, trains ? training::select(fs, incremental.directory, task, ids)
                                         : training::recall(fs, incremental.directory, task, ids));
@@ -357,7 +356,7 @@ int work_incremental(const Context& ctx, const Environment& environment, RoundAc
       return train_round(inner, incremental, parts.engines, parts.fs, observer);
     if (action == RoundAction::kCompare)
       return compare_round(inner, incremental, parts.engines, parts.fs);
-    TRY(Trained lists, write_lists(inner, incremental, parts.engines, parts.fs));
+    TRY(Trained lists, write_lists(inner, incremental, parts.fs));
     // The user's program reports the result of the round.
     lists.result = lists.report.contains("skipped") ? "final" : "selection";
     return lists;

@@ -59,7 +59,7 @@ Result<Trained> compare_round(const Context& ctx, const IncrementalJob& incremen
 /// Selects, and writes `selection/train.EXT` and `selection/test.EXT` for a user's trainer: EXT is
 /// csv or tsv for tables, else txt. In the stage Eval only the latter. `report` has the numbers.
 Result<Trained> write_lists(const Context& ctx, const IncrementalJob& incremental,
-                            infer::Engines& engines, os::FileSystem& fs);
+                            os::FileSystem& fs);
 
 /// `data/CLASS: 300 -> 352 of 360 right`, a line for each slice.
 std::string summary(const codec::Json& report);

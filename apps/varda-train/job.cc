@@ -157,6 +157,26 @@ Result<Opened> open(const Context& ctx, const Job& job, const ModelSource& sourc
   return out;
 }
 
+Result<Opened> open_places(const Context& ctx, const Job& job) {
+  Opened out;
+  TRY(out.tree, tree_of(job, job.data.path));
+  samples::Options options{.task = job.settings.task,
+                           .label = job.settings.label_column,
+                           .features = job.settings.feature_columns};
+  // No sample is read, so only the rank of the input counts: rows of numbers, or pictures.
+  options.input = {"input", tensor::DType::kFp32, {-1, -1}};
+  auto numbers = open_data(ctx, *out.tree, job.data, options);
+  if (numbers.ok()) {
+    out.data = std::move(*numbers);
+    return out;
+  }
+  options.input.shape = {-1, 3, 8, 8};
+  auto pictures = open_data(ctx, *out.tree, job.data, options);
+  if (!pictures.ok()) return numbers.error();
+  out.data = std::move(*pictures);
+  return out;
+}
+
 Result<Trained> train(const Context& ctx, const Job& job, infer::Engines& engines,
                       os::FileSystem& fs, training::Observer& observer) {
   Trained out;

@@ -62,6 +62,10 @@ struct Opened {
 Result<Opened> open(const Context& ctx, const Job& job, const ModelSource& source,
                     infer::Engines& engines);
 
+/// Opens the data for the places of samples alone. It reads no model, since that of a user's program
+/// may have any format.
+Result<Opened> open_places(const Context& ctx, const Job& job);
+
 /// Trains, and completes the directory: model.onnx, model.yaml and labels. A run that was stopped
 /// continues from the directory's checkpoint. kInvalid, kNotFound, kUnsupported: the model, the
 /// data or the settings are wrong. kCancelled: stopped, with a checkpoint.

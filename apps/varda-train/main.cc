@@ -85,7 +85,7 @@ Status learn_here(const Context& ctx, const app::TrainFlags& flags) {
                    .epochs = incremental.job.settings.epochs},
                   system_clock());
   auto done = flags.compare  ? compare_round(ctx, incremental, engines, fs)
-              : flags.select ? write_lists(ctx, incremental, engines, fs)
+              : flags.select ? write_lists(ctx, incremental, fs)
                              : train_round_here(ctx, desk, engines, fs, console);
   console.clear();
   TRY_VOID(done);

@@ -233,6 +233,10 @@ Result<Selection> select(os::FileSystem& fs, const os::Path& directory, const In
   }
   TRY_VOID(os::remove_leftovers(fs, directory));
   TRY(Ledger ledger, read_ledger(fs, directory));
+  // An operator that lost its lease may still write an old assignment.
+  if (!ledger.rounds.empty() && ledger.rounds.back().round > task.round)
+    return Error(Code::kInvalid, "round " + std::to_string(task.round) + " is over: round " +
+                                     std::to_string(ledger.rounds.back().round) + " has begun");
   const auto is_current = [&](const LedgerRound& one) { return one.round == task.round; };
   if (const auto found = std::ranges::find_if(ledger.rounds, is_current);
       found != ledger.rounds.end() && found->attempt == task.attempt && found->seed == task.seed &&

@@ -172,6 +172,14 @@ TEST(Selection, EvaluationRecallsTheSelectionOfAnyAttempt) {
   EXPECT_EQ(recalled->evaluate, first.evaluate);
 }
 
+TEST(Selection, RoundBeforeTheLastOneIsRefused) {
+  MemoryFileSystem fs;
+  selected(fs, round(2), ids(0, 20));
+  const auto out = select(fs, kDirectory, round(1), ids(0, 20));
+  ASSERT_FALSE(out.ok());
+  EXPECT_EQ(out.error().message(), "round 1 is over: round 2 has begun");
+}
+
 TEST(Selection, RoundThatIsOverIsRefused) {
   MemoryFileSystem fs;
   IncrementalTask task = round(3);

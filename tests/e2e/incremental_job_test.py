@@ -133,7 +133,6 @@ class Jobs(unittest.TestCase):
         self.until(name, 'the first version', lambda s: self.condition(s, 'Ready').get('status') == 'True')
         return rows
 
-    @unittest.expectedFailure  # varda-train --select opens the base model, and reads ONNX only
     def test_users_workers_train_evaluate_and_serve(self):
         rows = self.start_users('centroids', {'condition': {'metric': 'num_of_samples', 'operator': '>=', 'threshold': 40}})
         m.wait_until('an answer', lambda: self.answer('centroids', [4, 0]) == {'class': 'a', 'version': '1'})
