@@ -115,7 +115,7 @@ std::vector<runtime::Task> Manager::tasks() {
 
 std::optional<SteadyTime> Manager::due() const {
   const MutexLock lock(mutex_);
-  if (changed_) return SteadyTime::min();
+  if (changed_ || !published_) return SteadyTime::min();
   if (work_.empty()) return std::nullopt;
   return next_;
 }
@@ -129,8 +129,8 @@ void Manager::step(const Context& ctx) {
     news = std::exchange(changed_, false) || !published_;
     work = work_;
     before = reports_;
+    next_ = clock_.now() + options_.period;
   }
-  next_ = clock_.now() + options_.period;
   std::map<std::string, EdgeSamplesReport> after;
   for (const EdgeSamples& one : work) {
     if (ctx.done()) return;

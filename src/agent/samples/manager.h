@@ -83,9 +83,7 @@ class Manager final : public core::NodeComponent {
   core::StateStore& state_store_;
   Rng& rng_;
 
-  // The task's.
-  SteadyTime next_{};
-  std::map<std::string, SteadyTime> paused_until_;  // by URL
+  std::map<std::string, SteadyTime> paused_until_;  // by URL; of the task
 
   mutable Mutex mutex_;
   runtime::Wakeup wakeup_;
@@ -93,6 +91,7 @@ class Manager final : public core::NodeComponent {
   core::ListId list_ GUARDED_BY(mutex_);
   std::vector<api::EdgeSamples> work_ GUARDED_BY(mutex_);
   std::map<std::string, api::EdgeSamplesReport> reports_ GUARDED_BY(mutex_);  // by key
+  SteadyTime next_ GUARDED_BY(mutex_){};
   bool published_ GUARDED_BY(mutex_) = false;
 };
 

@@ -242,6 +242,15 @@ TEST_F(SamplesManager, CountsSurviveARestartAndBelongToOneObject) {
   EXPECT_EQ(step().moved, 0);
 }
 
+TEST_F(SamplesManager, AgentWithoutAWorkListPublishesToo) {
+  start();
+  const runtime::Task task = manager_->tasks().front();
+  EXPECT_TRUE(task.due().has_value()) << "the node's first report waits for every component";
+  task.step(Context::background());
+  EXPECT_EQ(published_, 1);
+  EXPECT_EQ(task.due(), std::nullopt);
+}
+
 TEST_F(SamplesManager, UnchangedStateIsPublishedOnce) {
   add();
   step();

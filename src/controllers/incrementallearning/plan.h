@@ -93,7 +93,7 @@ IncrementalPlan plan(const api::IncrementalLearningJob& job, const IncrementalWo
 /// Where labels of kept samples come from, and where labelled samples go.
 struct LabelWay {
   std::string node, folder;  // of the Dataset; "": it takes no files
-  std::string url, model;    // of the bigger model's server; "": nobody is asked
+  std::string url, model;    // of the bigger model's server; "": no labels by a model
 };
 
 /// The work of the agent of `node`: models, workers and kept samples. `nodes` needs this node only;
