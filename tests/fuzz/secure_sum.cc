@@ -51,7 +51,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   harass([&](const Json& json) { return server.take_keys(hostile, json); });
   check(server.close_keys().ok());
-  for (auto& [name, client] : clients) {
+  for (auto& entry : clients) {
+    const std::string& name = entry.first;
+    privacy::SumClient& client = entry.second;
     // A server that sends nonsense stays where it is.
     harass([&](const Json& json) {
       privacy::SumClient victim(name, task, {});
@@ -62,7 +64,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   // Three neighbours of four may be left: the fourth never sends shares that count as complete.
   if (!server.close_shares().ok()) return 0;
-  for (auto& [name, client] : clients) {
+  for (auto& entry : clients) {
+    const std::string& name = entry.first;
+    privacy::SumClient& client = entry.second;
     harass([&](const Json& json) { return client.take_shares(json); });
     if (!client.take_shares(server.shares_for(name)).ok()) return 0;
     std::vector<std::uint32_t> vector(kLength, 7);

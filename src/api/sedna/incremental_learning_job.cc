@@ -245,7 +245,7 @@ void IncrementalDeploySpec::describe(Type<IncrementalDeploySpec>& t) {
   t.field("trigger", &S::trigger,
           "What the new version needs to serve, as Sedna has it: a condition on a metric. A metric "
           "with the end _delta is a difference to the serving version.")
-      .shaped(trigger_shape());
+      .shaped(deploy_trigger_shape());
   t.field("hardExampleMining", &S::hard_example_mining,
           "Policy that finds hard requests. Varda's server keeps them, for labelling.");
   t.field("nodeNames", &S::node_names,

@@ -130,7 +130,7 @@ struct GateShape {
   double minimum_gain = 0, significance = 0, forgetting_max = 0, slice_drop_max = 0,
          class_drop_max = 0, latency_ms_max = 0, latency_factor_max = 0, bytes_factor_max = 0;
   std::int64_t resamples = 0, seed = 0, class_samples_min = 0, samples_min = 0;
-  Json bytes_max;
+  double bytes_max = 0;
 
   static void describe(Type<GateShape>& t) {
     using S = GateShape;
@@ -167,9 +167,8 @@ struct GateShape {
     t.field("latencyFactorMax", &S::latency_factor_max,
             "Largest time of an answer, as a multiple of the base's.")
         .range(0, kLargestBound);
-    t.field("bytesMax", &S::bytes_max, "Largest size of the model: bytes, or a text such as 64Mi.")
-        .int_or_string()
-        .length(0, 32);
+    t.field("bytesMax", &S::bytes_max, "Largest size of the model in bytes.")
+        .range(1, kLargestBound);
     t.field("bytesFactorMax", &S::bytes_factor_max,
             "Largest size of the model, as a multiple of the base's.")
         .range(0, kLargestBound);
@@ -271,6 +270,24 @@ struct RolloutShape {
   }
 };
 
+struct DeployTriggerShape {
+  std::int64_t check_period_seconds = 0;
+  std::optional<TimerShape> timer;
+  std::optional<ConditionShape> condition;
+
+  static void describe(Type<DeployTriggerShape>& t) {
+    using S = DeployTriggerShape;
+    t.doc("What a new version needs to serve.");
+    t.field("checkPeriodSeconds", &S::check_period_seconds,
+            "Sedna's time between two looks. Varda looks when a training ends.")
+        .format("int64")
+        .range(0, kSecondsMax);
+    t.field("timer", &S::timer, "Hours of the day in which a new version may begin to serve.");
+    t.field("condition", &S::condition,
+            "A condition on the comparison, such as accuracy_delta > 0.01.");
+  }
+};
+
 struct KeptSamplesShape {
   std::string bytes_max, replacement;
   std::int64_t count_max = 0;
@@ -321,6 +338,7 @@ struct PseudoLabelsShape {
 }  // namespace
 
 Schema trigger_shape() { return ops_of<TriggerShape>().schema(); }
+Schema deploy_trigger_shape() { return ops_of<DeployTriggerShape>().schema(); }
 Schema gate_shape() { return ops_of<GateShape>().schema(); }
 Schema kept_samples_shape() { return ops_of<KeptSamplesShape>().schema(); }
 Schema pseudo_labels_shape() { return ops_of<PseudoLabelsShape>().schema(); }

@@ -7,6 +7,7 @@
 namespace varda::api {
 
 Schema trigger_shape();
+Schema deploy_trigger_shape();
 Schema gate_shape();
 Schema kept_samples_shape();
 Schema pseudo_labels_shape();

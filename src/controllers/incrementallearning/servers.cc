@@ -47,9 +47,8 @@ incremental::Counters counters_of(const api::SampleReport& report) {
 
 class Look {
  public:
-  Look(const api::IncrementalLearningJob& job, const IncrementalPlan& plan,
-       const IncrementalWorld& world)
-      : job_(job), plan_(plan), world_(world) {}
+  Look(const api::IncrementalLearningJob& job, const IncrementalWorld& world)
+      : job_(job), world_(world) {}
 
   ServerFinding at(const PlannedServer& server) const {
     ServerFinding out;
@@ -144,7 +143,6 @@ class Look {
   }
 
   const api::IncrementalLearningJob& job_;
-  const IncrementalPlan& plan_;
   const IncrementalWorld& world_;
 };
 
@@ -154,7 +152,7 @@ std::vector<ServerFinding> look_at_servers(const api::IncrementalLearningJob& jo
                                            const IncrementalPlan& plan,
                                            const IncrementalWorld& world) {
   std::vector<ServerFinding> out;
-  const Look look(job, plan, world);
+  const Look look(job, world);
   for (const PlannedServer& server : plan.servers) out.push_back(look.at(server));
   return out;
 }
