@@ -101,6 +101,7 @@ class Server(unittest.TestCase):
 
         # Room for one more, which a label has made.
         self.infer(PICTURES[0])
+        m.wait_until('the ninth sample', lambda: len(json.loads(samples('ls', '--spool', self.spool, '-o', 'json'))['samples']) == 8)
         self.reported(pending=8)
 
         # A killed server leaves whole samples, and the next one continues.

@@ -140,8 +140,8 @@ class IncrementalInACluster : public ControlPlane {
     add_model();
     add_dataset();
     add_job();
+    serve("1");  // the pod follows, once its node has the model
     run_server();
-    serve("1");
     ASSERT_TRUE(eventually([&] { return stage() == "Train Waiting"; })) << api_.get(kJob).text;
   }
   /// Brings enough samples, and starts the pod of the round.
