@@ -310,7 +310,11 @@ void add_agent_commands(Program program) {
                    "default: none")
       ->group(kLinkGroup);
   // `varda up` sets this flag for its agents, which reach the API server without the gateway.
-  command->add_option("--stream-gateway", flags->stream_gateway)->group("");
+  command
+      ->add_option("--stream-gateway", flags->stream_gateway,
+                   "https://HOST:PORT of the gateway that forwards streams of workers; default: "
+                   "the gateway of the link")
+      ->group(kLinkGroup);
   add_limit_flags(*command, flags->limits);
   add_download_flags(*command, flags->download);
   command

@@ -128,7 +128,7 @@ TEST(CommandConfigFile, SetsEveryFlagOfTheCommand) {
     for (const auto& [name, value] : expected) {
       const CLI::Option* option = command.get_option("--" + name);
       ASSERT_EQ(option->count(), 1u) << path.front() << " --" << name;
-      if (option->get_type_name() != "TIME") {
+      if (!option->get_type_name().starts_with("TIME")) {
         EXPECT_EQ(option->results().front(), value) << path.front() << " --" << name;
       }
     }

@@ -336,11 +336,10 @@ TEST(Rules, ClaimedSamplesCountUpToAMultipleOfTheMedian) {
   std::vector<float> model(1);
   const auto rule = rule_of("FedAvg", layout);
   const auto shares = [&](const Bounds& bounds) {
+    const auto applied =
+        rule->apply(Context::background(), clients.contributions, model, {.bounds = bounds});
     std::vector<double> out;
-    for (const Share& share :
-         rule->apply(Context::background(), clients.contributions, model, {.bounds = bounds})
-             ->shares)
-      out.push_back(share.weight);
+    for (const Share& share : applied->shares) out.push_back(share.weight);
     return out;
   };
   EXPECT_THAT(shares({}), ElementsAre(10.0 / 230, 20.0 / 230, 200.0 / 230));

@@ -218,10 +218,11 @@ TEST(Ledger, BytesReadBackAndAreElevenASample) {
 /// Three rounds: the second fails, the third has consumed the first. Returns the samples of the
 /// third, by place.
 Result<std::set<SampleId>> three_rounds(os::FileSystem& fs) {
-  TRY_VOID(select(fs, kDirectory, round(1), ids(0, 20)));
+  // A ledger with a later round refuses these, as the operator no longer asks for them.
+  (void)select(fs, kDirectory, round(1), ids(0, 20));
   IncrementalTask second = round(2);
   second.consumed.add(1);
-  TRY_VOID(select(fs, kDirectory, second, ids(0, 30)));
+  (void)select(fs, kDirectory, second, ids(0, 30));
   IncrementalTask third = round(3);
   third.consumed.add(1);
   const auto present = ids(0, 40);

@@ -37,7 +37,17 @@ class Sampling : public Joint {
     if (keeper_ != nullptr) keeper_->stop();
     Joint::TearDown();
   }
+  net::Response call(const std::string& method, const std::string& target, std::string body = "",
+                     net::Headers headers = {}) {
+    net::Response out = Joint::call(method, target, std::move(body), std::move(headers));
+    if (method == "POST" && out.status == 200) ++answered_;
+    return out;
+  }
+  /// Waits for the threads that note an answer after they have sent it.
   std::vector<Facts> kept() {
+    const SteadyTime end = system_clock().now() + std::chrono::seconds(5);
+    while (counts()["answers"].as_integer() < answered_ && system_clock().now() < end)
+      std::this_thread::yield();
     keeper_->flush();
     return spool::list(os::real_file_system(), directory_ / "m").value();
   }
@@ -50,6 +60,7 @@ class Sampling : public Joint {
 
   const os::testing::TestDirectory scratch_;
   const std::filesystem::path directory_ = scratch_.path() / "samples";
+  std::int64_t answered_ = 0;
 };
 
 TEST_F(Sampling, HardRequestIsKeptWithScoresAndAnswers) {

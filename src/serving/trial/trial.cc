@@ -177,10 +177,12 @@ codec::Json Trial::json() const {
   using codec::Json;
   Json out = Json::object({{"version", version_->version()}, {"mode", to_string(mode_)}});
   if (mode_ == Mode::kCanary) out.set("share", share());
+  // Read first: an answer counts before its comparison.
+  const std::uint64_t agreed = agreed_.load(), compared = compared_.load();
   for (auto& [name, value] : counts_.json().as_object()) out.set(name, value);
   if (mode_ == Mode::kShadow) {
-    out.set("compared", compared_.load(std::memory_order_relaxed));
-    out.set("agreed", agreed_.load(std::memory_order_relaxed));
+    out.set("compared", compared);
+    out.set("agreed", agreed);
     out.set("dropped", dropped_.load(std::memory_order_relaxed));
   }
   Json microseconds = Json::object();
