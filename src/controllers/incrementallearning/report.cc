@@ -39,7 +39,7 @@ std::optional<StageReport> reported_end(const Json* report, const Assignment& as
                                         bool separate) {
   if (report == nullptr) return {};
   const Json& data = report->at("results/final/data");
-  // Without a stage, the file tells the result of a training from that of a comparison.
+  // Without a stage, only the result of a training has a file.
   const bool of_training = data["stage"].is_null() && data.contains("artifact");
   if (is_of(data, assignment) && !(of_training && assignment.stage == Stage::kEval)) {
     StageReport out;
