@@ -83,10 +83,10 @@ class IncrementalInACluster : public ControlPlane {
       return false;
     })) << api_.get(kEdgeNodes + "/edge0").text
         << api_.get(kJob).text;
-    patch_status(kEdgeNodes + "/edge0",
-                 "{models: [{key: default/digits.incremental-trainer, exposed: '" + version +
+    report_model("default/digits.incremental-trainer",
+                 "{key: default/digits.incremental-trainer, exposed: '" + version +
                      "', versions: [{version: '" + version +
-                     "', state: Ready, sha256: " + digest(sha) + "}]}]}");
+                     "', state: Ready, sha256: " + digest(sha) + "}]}");
   }
   void serve(const std::string& version) {
     ASSERT_TRUE(eventually([&] { return target() == version; }))
@@ -96,13 +96,19 @@ class IncrementalInACluster : public ControlPlane {
     report_serving();
   }
   void report_serving() {
+    report_model("default/digits", "{key: default/digits, exposed: '" + served_ +
+                                       "', versions: [{version: '" + served_ +
+                                       "', state: Ready}], serving: {version: '" + served_ +
+                                       "', state: Ready}}");
+  }
+  /// Replaces the node's report on one model. A merge patch of the list alone would drop the
+  /// others.
+  void report_model(const std::string& key, const std::string& report) {
     const Json node = get(kEdgeNodes + "/edge0");
     Json models = Json::array();
     for (const Json& one : node.at("status/models").as_array())
-      if (one["key"].as_string() != "default/digits") models.push_back(one);
-    models.push_back(
-        yaml("{key: default/digits, exposed: '" + served_ + "', versions: [{version: '" + served_ +
-             "', state: Ready}], serving: {version: '" + served_ + "', state: Ready}}"));
+      if (one["key"].as_string() != key) models.push_back(one);
+    models.push_back(yaml(report));
     const auto reply =
         api_.merge_patch(kEdgeNodes + "/edge0/status",
                          Json::object({{"status", Json::object({{"models", std::move(models)}})}}));
