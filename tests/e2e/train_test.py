@@ -208,7 +208,7 @@ class Train(unittest.TestCase):
             'MODEL_URL': str(out), 'PARAMETERS': '{"epochs": 2, "threads": 1}', 'TRAINING': '{"holdOut": 0.2, "version": "5"}'})
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn('epoch trained', run.stderr)
-        self.assertEqual(json.loads((out / 'result.json').read_text())['body']['data']['artifact'], 'model-5.onnx')
+        self.assertEqual(json.loads((out / 'result.json').read_text())['body']['data']['artifact'], 'model-5')
 
 
 class OnANode(uploads_test.Node):
@@ -245,7 +245,7 @@ class OnANode(uploads_test.Node):
         finally:
             process.kill()
             process.wait()
-        m.wait_until('the file is in the registry', lambda: self.artifact('train', 'model-5.onnx').get('state') == 'Uploaded')
+        m.wait_until('the file is in the registry', lambda: self.artifact('train', 'model-5').get('state') == 'Uploaded')
         self.assertTrue(self.stored((out / 'model.tar').read_bytes()))
         with tarfile.open(out / 'model.tar') as archive:
             self.assertEqual(archive.extractfile('model.onnx').read(), (out / 'model.onnx').read_bytes())

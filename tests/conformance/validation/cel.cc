@@ -150,6 +150,12 @@ class Evaluator {
     if (std::isdigit(static_cast<unsigned char>(text_[at_])) || text_[at_] == '-') {
       const bool minus = take("-");
       const std::string whole = identifier();
+      if (whole.ends_with('e') && (take("+") || take("-"))) {  // 1e+06
+        const double sign = text_[at_ - 1] == '-' ? -1 : 1;
+        const double number = std::stod(whole.substr(0, whole.size() - 1)) *
+                              std::pow(10.0, sign * std::stod(identifier()));
+        return Json(minus ? -number : number);
+      }
       if (at_ < text_.size() && text_[at_] == '.') {
         ++at_;
         const double number = std::stod(whole + "." + identifier());

@@ -119,6 +119,7 @@ struct Table {
   const api::Kind* kind = nullptr;
   Json base;
   std::vector<Case> cases;
+  std::set<std::string> uncovered;  // messages of rules without cases so far
 
   Json object_of(const std::vector<const Case*>& changed_by) const {
     Json object = base;
@@ -141,6 +142,8 @@ Table read(const api::Kind& kind) {
   const Json file = std::move(parsed).value();
   EXPECT_EQ(file["crd"].as_string(), kind.resource.group_resource());
   table.base = file["base"];
+  for (const Json& message : file["uncovered"].as_array())
+    table.uncovered.insert(message.as_string());
   std::map<std::string, Json> variants;
   for (const Json& variant : file["variants"].as_array())
     variants[variant["name"].as_string()] = variant["set"];
@@ -231,7 +234,9 @@ TEST_P(Validation, KindValidationAcceptsTheCasesOfTheTable) {
     if (!one.status) object.erase("status");
     if (std::as_const(object).at("metadata/name").as_string().empty())
       continue;  // only a server checks this
-    const auto causes = api::validate(*table_.kind, object);
+    auto causes = api::validate(*table_.kind, object);
+    if (causes.empty() && table_.kind->native != nullptr)
+      causes = table_.kind->native(Json(), object);
     EXPECT_EQ(causes.empty(), one.taken)
         << one.name
         << (causes.empty() ? "" : ": " + causes.front().field + " " + causes.front().message);
@@ -316,13 +321,16 @@ TEST_P(Validation, CelAndNativeRulesAgreeAndEveryRuleHasACase) {
     compare_rules(*table_.kind->schema, object, what, by_rule);
   };
   for (const Case& one : table_.cases) compare(table_.object_of({&one}), one.name);
+  std::set<std::string> uncovered;
   for (const api::Rule* rule : rules)
-    EXPECT_EQ(by_rule[rule].results.size(), 2u)
-        << rule->message << ": no case breaks it, or none keeps it";
+    if (by_rule[rule].results.size() != 2) uncovered.insert(rule->message);
+  EXPECT_EQ(uncovered, table_.uncovered) << "no case breaks them, or none keeps them";
   // Combines two random cases each.
   std::vector<const Case*> plain;
   for (const Case& one : table_.cases) {
-    if (!one.status && one.set.find("spec") == nullptr) plain.push_back(&one);
+    // A value of another type hides behind the limit of causes.
+    if (!one.status && one.set.find("spec") == nullptr && !one.name.ends_with(": type"))
+      plain.push_back(&one);
   }
   std::mt19937 random(1);
   for (int i = 0; i < 500; ++i) {
