@@ -353,7 +353,7 @@ TEST_F(SecureJobs, RestartedAggregatorRepeatsTheRoundWithTheSameModel) {
   expect_near(weights(), expected({{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}}), 1e-3);
 }
 
-/// A client whose steps the test takes one by one.
+/// The test takes the steps of this client one by one.
 class ByHand {
  public:
   ByHand(std::string name, const Json& task, std::size_t length)
@@ -368,7 +368,7 @@ class ByHand {
   const codec::Sha256& base() const { return base_; }
   std::string path(const std::string& part) const { return "/v1/secure/" + task_ + "/" + part; }
   privacy::SumClient& sum() { return sum_; }
-  /// The file of a masked vector whose values are `value` before the masks.
+  /// The file of a masked vector. Before the masks, each of its values is `value`.
   std::string file(std::uint32_t value) {
     std::vector<std::uint32_t> values(length_, value);
     EXPECT_TRUE(sum_.add_masks(values).ok());

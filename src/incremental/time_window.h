@@ -1,6 +1,6 @@
 // A daily window of time: {start: "22:00", end: "04:00", timeZone: "+02:00"}.
 //
-// start belongs to the window, end does not. A window whose end is before its start wraps midnight.
+// start belongs to the window, end does not. A window with an end before its start wraps midnight.
 // Equal times make a window of the whole day. "24:00" is the end of the day.
 //
 // A time zone is UTC or a fixed offset. Names such as Europe/Berlin are refused: g++ 12 has no time

@@ -77,7 +77,7 @@ class Server {
     std::string listen = "127.0.0.1:0";   // port 0: any free one. "unix:/path" is a Unix socket
     std::optional<TlsServer> tls;         // absent: plain HTTP
     std::optional<ProxyReception> proxy;  // absent: no PROXY header is read
-    // Takes connections whose first bytes are the preface of HTTP/2 (RFC 9113, 3.4), preface
+    // Takes connections that begin with the preface of HTTP/2 (RFC 9113, 3.4), preface
     // included: GrpcServer::adopt(). Runs on I/O threads and must not block. Null: they are
     // refused.
     std::function<void(std::unique_ptr<Tunnel> connection, const Peer& peer)> http2;

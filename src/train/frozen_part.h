@@ -20,7 +20,7 @@ struct SplitModel {
   onnx::Model beginning;  // the inputs of the model -> `features`
   onnx::Model rest;       // `features` -> the output, with all trained weights
   std::string features;   // name of the tensor
-  tensor::Shape shape;    // of `features` for one batch, whose first axis counts samples
+  tensor::Shape shape;    // of `features` for one batch; the first axis counts samples
 };
 
 /// `forward` is a model after onnx::upgrade(), and `facts` are of the same model. `trained` are

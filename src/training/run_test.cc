@@ -260,7 +260,7 @@ TEST(Run, EqualSeedsGiveEqualBytes) {
   EXPECT_NE(trained(setup), first);
 }
 
-/// A run whose first layer is frozen.
+/// A run with a frozen first layer.
 Case frozen(std::int64_t cache) {
   Case setup;
   setup.json = small_with("freeze", Json::array({"w0", "b0"}));

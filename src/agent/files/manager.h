@@ -1,5 +1,5 @@
-// Manager of the files whose digest the operator asks for: Models that name a path of this node and
-// have no sha256. Reads each file once for each item of the work list, below allowed roots only.
+// Manager: reports digests of files to the operator. Models name these files by a path of the node,
+// without sha256. It reads each file once for each item of the work list, below allowed roots only.
 #pragma once
 
 #include <chrono>

@@ -27,7 +27,7 @@ struct EdgeNodeWorld {
   const hosting::ServerTable* servers = nullptr;      // null: varda-serve serves every model
   replication::EdgeNodeMap
       edge_nodes;                    // required if files are copied or shared; else it may be empty
-  std::vector<api::EdgeFile> files;  // whose digest the node shall report
+  std::vector<api::EdgeFile> files;  // the node reports their digests
   std::vector<hosting::NodeWork> jobs;                       // of all kinds of jobs
   std::shared_ptr<const hosting::ModelKeys> keys = nullptr;  // null: signatures are not checked
 };

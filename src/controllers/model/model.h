@@ -32,7 +32,7 @@ struct ModelView {
 std::optional<replication::ReplicationClaim> claim_of(const ModelView& model,
                                                       const api::ModelSpec& spec);
 
-// ---- files of nodes whose digest is unknown
+// ---- files of nodes, with an unknown digest
 //
 // A Model with a path and no sha256 is pinned to the bytes that its node reads first. The operator
 // asks with an item of EdgeNode.spec.files, and accepts the report that answers this item.

@@ -1,4 +1,4 @@
-// Config: the file samples.json beside a model whose hard requests are kept.
+// Config: the file samples.json beside a model, about its hard requests that are kept.
 //
 //   {"version": 1, "policy": {"name": "Margin", "parameters": {"threshold_margin": "0.4"}},
 //    "controlShare": 0.02, "bytesMax": 67108864, "countMax": 1000,

@@ -1,4 +1,4 @@
-// Model: a model whose hard requests are kept, as its samples.json declares.
+// Model: a model with hard requests that are kept, as its samples.json declares.
 //
 // The decision follows the answer, on the thread that answered: a few comparisons for an easy
 // request. A hard request goes to the Keeper's queue, and the Keeper's thread does the rest.

@@ -32,7 +32,7 @@ class FisherSum {
   std::uint64_t samples_ = 0;
 };
 
-/// The class whose cumulative probability first exceeds `unit`, from 0 to below 1.
+/// The first class with a cumulative probability above `unit`, from 0 to below 1.
 std::int64_t draw_class(std::span<const float> row, train::Activation activation, double unit);
 
 /// A-GEM (Chaudhry et al. 2019, equation 11): if g * r < 0, then g -= (g * r) / (r * r) * r, where
