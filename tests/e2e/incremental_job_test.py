@@ -1,5 +1,5 @@
 """IncrementalLearningJobs from `kubectl apply` to a better version that serves: our trainer and
-server, workers of the user, requests of a person, kills at every stage, wrong specs."""
+server, workers of the user, requests of a person."""
 import json, os, pathlib, random, shutil, signal, struct, sys, tempfile, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
