@@ -857,116 +857,6 @@ def chunk_lists():
     put('chunks', 'repeated', b'\x85' * 100)
 
 
-def grpc():
-    def frame(kind, flags, stream, payload=b''):
-        return struct.pack('>I', len(payload))[1:] + bytes([kind, flags]) + struct.pack('>I', stream) + payload
-
-    def literal(name, value):  # HPACK: without index, new name
-        return b'\0' + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-
-    def headers(stream, path='/a.B/C', flags=4, **more):
-        fields = b'\x83\x86' + literal(':path', path) + literal(':authority', 'x')
-        fields += literal('content-type', more.pop('content_type', 'application/grpc')) + literal('te', 'trailers')
-        for name, value in more.items():
-            fields += literal(name.replace('_', '-'), value)
-        return frame(1, flags, stream, fields)
-
-    def data(stream, *messages, flags=0):
-        return frame(0, flags, stream, b''.join(struct.pack('>BI', 0, len(m)) + m for m in messages))
-
-    def session(name, *frames, step=6, mode=2 + 8):
-        put('grpc', name, bytes([step, mode]) + frame(4, 0, 0) + b''.join(frames))
-
-    session('unary', headers(1), data(1, b'hello', flags=1))
-    session('stream', headers(1), data(1, b'a', b'', b'bc'), data(1, b'd'), frame(0, 1, 1))
-    session('calls', headers(1), headers(3, '/a.B/D', key='value'), data(3, b'x', flags=1), data(1, b'y', flags=1))
-    session('refused', headers(1), headers(3), data(3, b'x', flags=1), mode=2 + 16)
-    session('not_read', headers(1), data(1, b'x' * 200, flags=1), mode=1)
-    session('timeout', headers(1, grpc_timeout='5m'), data(1, b'x'))
-    session('bad_timeout', headers(1, grpc_timeout='99999999999S'))
-    session('html', headers(1, content_type='text/html', flags=5))
-    session('gzip', headers(1, grpc_encoding='gzip'), frame(0, 1, 1, b'\1\0\0\0\1x'))
-    session('large', headers(1), frame(0, 0, 1, b'\0' + struct.pack('>I', 90000) + b'x' * 20), headers(3),
-            frame(0, 0, 3, b'\0' + struct.pack('>I', 90000) + b'x' * 20))
-    session('too_large', headers(1), frame(0, 0, 1, b'\0\xff\xff\xff\xff'))
-    session('cut', headers(1), frame(0, 1, 1, b'\0\0\0\0\5ab'))
-    session('reset', headers(1), data(1, b'x'), frame(3, 0, 1, b'\0\0\0\x08'))
-    session('window', headers(1), data(1, b'x' * 100), frame(8, 0, 1, b'\0\0\1\0'), frame(8, 0, 0, b'\0\0\1\0'))
-    session('small_window', frame(4, 0, 0, b'\0\4\0\0\0\3'), headers(1), data(1, b'hello', flags=1))
-    session('pings', *[frame(6, 0, 0, b'12345678')] * 3, frame(6, 1, 0, b'12345678'), frame(7, 0, 0, bytes(8)))
-    session('flood', *[frame(4, 0, 0)] * 120)
-    session('padded', headers(1), frame(0, 8, 1, b'\4' + b'\0\0\0\0\1x' + b'\0' * 4))
-    session('continued', headers(1, flags=0)[:-3], frame(9, 4, 1, b''))
-    session('trailers', headers(1), data(1, b'x'), frame(1, 5, 1, literal('a', 'b')))
-    put('grpc', 'no_preface', bytes([3, 32]) + b'GET / HTTP/1.1\r\n\r\n')
-
-
-def flower():
-    def npy(text, data):
-        text += b'\n'
-        return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(text)) + text + data
-
-    def array(kind, shape, data, order='False'):
-        return npy(f"{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}".encode(), data)
-
-    for path in sorted((ROOT / 'src/flower/testdata').glob('*_res*.hex')):
-        put('flower', path.stem, b'\0' + bytes.fromhex(path.read_text()))
-    for name, data in {
-        'floats': array('<f4', '(3,)', struct.pack('<3f', 1, 2, 3)),
-        'doubles': array('<f8', '(1, 2)', struct.pack('<2d', 1, 1e300)),
-        'halves': array('<f2', '(2,)', b'\0\x3c\0\x7c'),
-        'fortran': array('<f4', '(2, 3)', struct.pack('<6f', 1, 4, 2, 5, 3, 6), 'True'),
-        'cube': array('|i1', '(2, 2, 2)', bytes(range(8)), 'True'),
-        'bools': array('|b1', '(2,)', b'\1\2'),
-        'scalar': array('<i8', '()', struct.pack('<q', -5)),
-        'empty': array('<f4', '(0, 4)', b''),
-        'objects': array('|O', '(1,)', b'\x80\4N.'),
-        'nan': array('<f4', '(1,)', struct.pack('<f', float('nan'))),
-        'huge': array('<f4', '(9223372036854775807,)', b''),
-    }.items():
-        put('flower', 'array_' + name, b'\1' + data)
-
-
-# --- federated learning; the first byte 0: a whole file, else a header line and the values
-
-def federated():
-    def tensor(dtype, shape, begin, end):
-        return {'dtype': dtype, 'shape': shape, 'data_offsets': [begin, end]}
-
-    def lined(header, values):
-        return b'\1' + compact(header).encode() + b'\n' + values
-
-    weights = {'__metadata__': {'format': 'pt', 'k': ''}, 'a': tensor('F32', [2], 0, 8), 'b': tensor('I64', [], 8, 16),
-               'c': tensor('BF16', [1, 2], 16, 20), 'd': tensor('F16', [1], 20, 22), 'e': tensor('U8', [2], 22, 24), 'z': tensor('F64', [0, 3], 0, 0)}
-    values = struct.pack('<ffqHHHBB', 1.5, -2, -7, 0x3fc0, 0xbf80, 0x3c00, 0, 255)
-    put('safetensors', 'types', lined(weights, values))
-    header = compact(weights).encode()
-    put('safetensors', 'whole', b'\0' + struct.pack('<Q', len(header)) + header + values)
-    put('safetensors', 'bool', lined({'m': tensor('BOOL', [3], 0, 3)}, b'\0\1\1'))
-    put('safetensors', 'long', b'\0' + b'\xff' * 7 + b'\x7f{}')
-    put('safetensors', 'overlap', lined({'a': tensor('F32', [1], 0, 4), 'b': tensor('F32', [1], 2, 6)}, bytes(6)))
-    put('safetensors', 'empty', lined({}, b''))
-
-    def update(name, tensors, values, **changes):
-        metadata = {'format': 'varda-update/1', 'task': '3-train-5f1c', 'base': '9f' * 32, 'samples': '64', 'steps': '2', 'encoding': 'dense',
-                    'metrics': '{"loss":0.5,"n":3}', **changes}
-        put('updates', name, lined({'__metadata__': metadata, **tensors}, values))
-
-    floats = lambda n: struct.pack('<%df' % n, *(i / 8 for i in range(n)))
-    update('dense', {'a': tensor('F32', [3], 0, 12), 'c': tensor('F32', [260], 12, 1052)}, floats(263))
-    update('halves', {'a': tensor('F16', [3], 0, 6), 'b': tensor('BF16', [2, 2], 6, 14)}, bytes(range(14)))
-    update('doubles', {'a': tensor('F64', [3], 0, 24)}, struct.pack('<3d', 1e-300, -5, 1e38))
-    update('int8', {'a#scale': tensor('F32', [1], 0, 4), 'c#scale': tensor('F32', [2], 4, 12), 'a': tensor('I8', [3], 12, 15),
-                    'c': tensor('I8', [260], 15, 275)}, floats(3) + bytes(i % 256 for i in range(263)), encoding='int8')
-    update('topk', {'c#index': tensor('U32', [3], 0, 12), 'c#value': tensor('F32', [3], 12, 24)}, struct.pack('<3I3f', 0, 7, 259, 1, -1, 3),
-           encoding='topk')
-    update('control', {'a': tensor('F32', [3], 0, 12), 'control/a': tensor('F32', [3], 12, 24), 'control/b': tensor('F16', [2, 2], 24, 32)},
-           floats(8), control='yes')
-    update('nan', {'a': tensor('F32', [3], 0, 12)}, struct.pack('<3f', 1, float('nan'), 2))
-    update('falling', {'c#index': tensor('U32', [3], 0, 12), 'c#value': tensor('F16', [3], 12, 18)}, struct.pack('<3I3H', 9, 7, 300, 1, 2, 3))
-    update('nothing', {}, b'')
-
-
 def secure_sums():
     key = base64.b64encode(bytes(range(1, 33))).decode()
     keys = {'client': 'd', 'cipherKey': key, 'maskKey': key}
@@ -992,6 +882,8 @@ def proxy_headers():
     header('local', 0x20, 0x00, b'')
     header('unix', 0x21, 0x31, bytes(216), *names)
     header('twice', 0x21, 0x11, v4, *names, *names)
+
+
 def grpc():
     def frame(kind, flags, stream, payload=b''):
         return struct.pack('>I', len(payload))[1:] + bytes([kind, flags]) + struct.pack('>I', stream) + payload
