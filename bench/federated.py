@@ -72,8 +72,9 @@ def next_task(connection, name, after):
 
 
 def client(port, number, values, rounds, barrier, results):
-    name, connection = 'site-%03d' % number, connect(port)
-    data, after = values_of(values, number + 1), ''
+    name, after = 'site-%03d' % number, ''
+    data = values_of(values, number + 1)  # seconds of work: the server would end an idle connection
+    connection = connect(port)
     buffer = bytearray(1 << 20)
     task = next_task(connection, name, after)
     for _ in range(rounds):

@@ -83,7 +83,7 @@ Result<std::unique_ptr<Job>> Job::open(JobOptions options, os::FileSystem& fs) {
   job->fs_ = &fs;
   TRY(job->source_, worker::read_model(fs, options.model).context("--model"));
   TRY(aggregator::ModelFile model,
-      aggregator::ModelFile::parse(job->source_.bytes).context(options.model.string()));
+      aggregator::ModelFile::parse(std::move(job->source_.bytes)).context(options.model.string()));
   job->model_ = std::make_unique<aggregator::ModelFile>(std::move(model));
   TRY_VOID(fs.make_directories(options.directory));
   TRY(job->coordinator_,
@@ -95,6 +95,7 @@ Result<std::unique_ptr<Job>> Job::open(JobOptions options, os::FileSystem& fs) {
                          .admission = options.admission,
                          .extras = {.labels = job->source_.labels, .yaml = job->source_.yaml}},
                         *job->model_, options.directory / kRounds, fs));
+  job->model_->forget_weights();
   job->options_ = std::move(options);
   job->service_ = std::make_unique<aggregator::Service>(
       *job->coordinator_, aggregator::Service::Options{.client_of = job->options_.client_of,
@@ -138,7 +139,7 @@ Status Job::serve_flower() {
       flower::Adapter::Options{.name_of = options_.flower_name}, *flower_rounds_);
   // An answer has the weights as FP64 at most, and some bytes for each array.
   const std::size_t message =
-      model_->weights().layout().size() * 8 + model_->order().size() * 512 + (1 << 20);
+      model_->layout().size() * 8 + model_->order().size() * 512 + (1 << 20);
   TRY(flower_server_,
       net::GrpcServer::create(
           {.listen = options_.flower,

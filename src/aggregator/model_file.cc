@@ -19,8 +19,8 @@ Result<ModelFile> ModelFile::parse(std::string bytes) {
   if (looks_like_safetensors(bytes)) {
     TRY(const auto file, federated::Safetensors::over(std::as_bytes(std::span(bytes)), nullptr));
     for (const auto& entry : file.header().entries()) order.push_back(entry.name);
-    TRY(federated::Weights weights, federated::Weights::parse(bytes));
-    return ModelFile(std::move(bytes), "safetensors", std::move(weights), std::move(order));
+    TRY(federated::Weights weights, federated::Weights::from(file));
+    return ModelFile({}, "safetensors", std::move(weights), std::move(order));
   }
   std::vector<tensor::Named> tensors;
   {

@@ -15,7 +15,8 @@ namespace {
 using internal::Descriptor;
 using internal::errno_error;
 
-constexpr std::size_t kReadPiece = 256u << 10;
+constexpr std::uint64_t kReadPiece = 256u << 10;
+constexpr std::uint64_t kEndPiece = 4u << 10;  // to see that a file ends
 
 class RealFileLock final : public FileLock {
  public:
@@ -37,15 +38,24 @@ std::string pid_written_in(int fd) {
 
 Result<std::string> read_file(FileSystem& fs, const Path& path, std::uint64_t max_bytes) {
   TRY(std::unique_ptr<File> file, fs.open(path, Open::kRead));
+  TRY(const std::uint64_t size, file->size());  // 0 for files of /proc
   std::string bytes;
   for (;;) {
-    TRY(std::string piece, file->read(kReadPiece));
+    // One piece for the whole file, so that a large model is not copied while a text grows.
+    const std::uint64_t known = std::min(size, max_bytes);
+    const std::uint64_t rest = known - std::min<std::uint64_t>(bytes.size(), known);
+    const std::uint64_t wanted = size == 0 ? kReadPiece : std::max(rest, kEndPiece);
+    TRY(std::string piece, file->read(static_cast<std::size_t>(wanted)));
     if (piece.empty()) return bytes;
     if (bytes.size() + piece.size() > max_bytes) {
       return Error(Code::kExhausted, "read " + path.string() + ": larger than " +
                                          std::to_string(max_bytes) + " bytes");
     }
-    bytes += piece;
+    if (bytes.empty()) {
+      bytes = std::move(piece);
+    } else {
+      bytes += piece;
+    }
   }
 }
 
