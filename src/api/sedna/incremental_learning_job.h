@@ -190,6 +190,7 @@ struct IncrementalLearningJobStatus {
   std::string version;  // that serves
   std::optional<TrainingBase> base;
   std::vector<IncrementalVersion> versions;  // oldest first; the initial model, accepted, candidate
+  std::optional<TrainingBase> baseline;      // of the first comparisons, if it is not `base`
   std::vector<IncrementalServing> serving;
   IncrementalSamples samples;
   std::vector<IncrementalRound> rounds;

@@ -66,6 +66,7 @@ class Observer {
       return std::move(out_);
     }
     status().base = plan_.base;
+    status().baseline = plan_.baseline;
     status().versions = plan_.versions;
     if (!plan_.node.empty()) status().node = plan_.node;
     status().pod = plan_.pod == nullptr ? "" : plan_.pod->metadata.name;
