@@ -345,6 +345,7 @@ void IncrementalRound::describe(Type<IncrementalRound>& t) {
   t.field("version", &R::version, "The version that the round made.").length(0, 253);
   t.field("samples", &R::samples, "Number of new samples in the round.").format("int64");
   t.field("gain", &R::gain, "Difference of the gate's metric, as text.").length(0, 32);
+  t.field("rolledBack", &R::rolled_back, "The version served, or was on trial, and left again.");
   t.field("startTime", &R::start_time, "Time when the trigger fired.").format("date-time");
   t.field("endTime", &R::end_time, "Time of the end.").format("date-time");
   t.keep_unknown(&R::unknown);
@@ -417,9 +418,9 @@ void IncrementalLearningJobStatus::describe(Type<IncrementalLearningJobStatus>& 
   t.field("node", &S::node, "Node of the training. It stays there.").length(0, 253);
   t.field("version", &S::version, "The version that serves.").length(0, 253);
   t.field("base", &S::base, "The initial model of this job.");
-  t.field("versions", &S::versions,
   t.field("baseline", &S::baseline,
           "The archive of evalSpec.initialEvalModel, until a version passes.");
+  t.field("versions", &S::versions,
           "The last versions, oldest first: the initial model, and those of accepted rounds and of "
           "the present one.")
       .items_max(S::kVersionsMax)

@@ -326,6 +326,7 @@ class Observer {
       one.version = record.version;
       one.samples = record.samples;
       if (record.gain) one.gain = signed_text(*record.gain);
+      one.rolled_back = record.rolled_back;
       one.start_time = meta::format_time(record.started);
       one.end_time = meta::format_time(record.ended);
     }
