@@ -108,6 +108,8 @@ class Jobs(unittest.TestCase):
         self.assertIn('Accepted', out)
         self.varda.varda('il', 'rollback', 'digits')
         self.until('digits', 'the version before', lambda s: s.get('version') == '1' and s['serving'][0].get('version') == '1')
+        metric = 'varda_incremental_job_rolled_back{namespace="default",name="digits"} 1\n'
+        m.wait_until('the metric of the rollback', lambda: metric in self.varda.kubectl('get', '--raw', '/metrics'))
 
     # ---- the user's workers
 
