@@ -49,6 +49,8 @@ Counters bounded(const Counters& counters, Scores scores) {
                .failures = bounded_count(counters.failures),
                .hard = bounded_count(counters.hard),
                .agreed = bounded_count(counters.agreed),
+               .base_answers = bounded_count(counters.base_answers),
+               .base_hard = bounded_count(counters.base_hard),
                .scores = {}};
   if (scores == Scores::kKeep) out.scores = counters.scores;
   if (out.scores.size() > kBinsMax) out.scores.clear();
@@ -518,7 +520,10 @@ class Machine {
                 ", " + std::to_string(trial.answers) + " answers)");
       return true;
     }
-    if (const std::string problem = hard_problem(sum); !problem.empty())
+    const std::optional<double> base_hard =
+        sum.base_answers > 0 ? std::optional(part_of(sum.base_hard, sum.base_answers))
+                             : state_.hard_share_before;
+    if (const std::string problem = hard_problem(sum, base_hard); !problem.empty())
       return refuse("TrialFailed", problem);
     const double agreed = part_of(sum.agreed, sum.answers);
     if (trial.agreement_min && trial.mode == Trial::Mode::kShadow && agreed < *trial.agreement_min)
@@ -547,13 +552,14 @@ class Machine {
            " requests failed, and the limit is " + percent_text(limits.error_rate);
   }
 
-  std::string hard_problem(const Counters& sum) const {
+  /// `base` is the share of hard answers of the base, if it is known.
+  std::string hard_problem(const Counters& sum, const std::optional<double>& base) const {
     const auto& rise = settings_.rollback.hard_share_rise;
-    if (!rise || !state_.hard_share_before || sum.answers == 0) return "";
+    if (!rise || !base || sum.answers == 0) return "";
     const double hard = part_of(sum.hard, sum.answers);
-    if (hard - *state_.hard_share_before <= *rise) return "";
-    return percent_text(hard) + " of the answers are hard, after " +
-           percent_text(*state_.hard_share_before) + " of version " + state_.base;
+    if (hard - *base <= *rise) return "";
+    return percent_text(hard) + " of the answers are hard, and " + percent_text(*base) +
+           " of those of version " + state_.base;
   }
 
   const NodeReport* node_named(const std::string& name) const {
@@ -629,7 +635,8 @@ class Machine {
     if (std::string problem = error_problem(sum); !problem.empty()) return {"ErrorRate", problem};
     const bool full = sum.answers + sum.failures >= limits.answers;
     if (full) {
-      if (std::string problem = hard_problem(sum); !problem.empty()) return {"HardShare", problem};
+      if (std::string problem = hard_problem(sum, state_.hard_share_before); !problem.empty())
+        return {"HardShare", problem};
       ++state_.live_windows;
       restart(state_.live, readings);
     } else if (!readings.empty()) {

@@ -50,7 +50,9 @@ struct Counters {
   std::int64_t answers = 0, failures = 0;  // a failed request has no answer
   std::int64_t hard = 0;                   // of the answers
   std::int64_t agreed = 0;                 // of a shadow trial: answers equal to those of the base
-  Histogram scores;                        // may be empty
+  // During a trial: answers of the base in the same time. 0: unknown which of them are hard.
+  std::int64_t base_answers = 0, base_hard = 0;
+  Histogram scores;  // may be empty
 
   friend bool operator==(const Counters&, const Counters&) = default;
 };

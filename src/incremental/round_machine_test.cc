@@ -494,6 +494,52 @@ TEST(LearningTrial, SlowCandidateIsRefused) {
             "an answer takes 2 times as long, and the limit is 1.5");
 }
 
+TEST(LearningTrial, MoreHardAnswersThanThoseOfTheBaseAreRefused) {
+  Job job;
+  job.settings.trial = Trial{.mode = Trial::Mode::kCanary, .share = 0.5, .answers = 100};
+  job.settings.rollback.hard_share_rise = 0.3;
+  job.start();
+  job.complete();
+  job.node(0).trial = TrialReport{
+      .version = "2",
+      .counters = {.since = "a", .answers = 100, .hard = 60, .base_answers = 100, .base_hard = 20}};
+  const Advance next = job.step();
+  EXPECT_EQ(next.rolled_back, "2");
+  EXPECT_EQ(job.state.rounds.back().reason, "TrialFailed");
+  EXPECT_EQ(job.state.rounds.back().message,
+            "60 % of the answers are hard, and 20 % of those of version 1");
+}
+
+TEST(LearningTrial, HardRequestsOfTheSameTimeAreNoFaultOfTheCandidate) {
+  Job job;
+  job.settings.trial = Trial{.answers = 100};
+  job.settings.rollback.hard_share_rise = 0.3;
+  for (NodeReport& node : job.observation.nodes)
+    node.counters = {.since = "a", .answers = 100, .hard = 0};
+  job.start();
+  job.complete();
+  job.node(0).trial = TrialReport{
+      .version = "2",
+      .counters = {.since = "a", .answers = 100, .hard = 60, .base_answers = 100, .base_hard = 40}};
+  job.step();
+  EXPECT_EQ(job.wanted().rollout, "2");
+}
+
+TEST(LearningTrial, CanaryOfAllRequestsIsComparedWithThoseBefore) {
+  Job job;
+  job.settings.trial = Trial{.mode = Trial::Mode::kCanary, .share = 1, .answers = 100};
+  job.settings.rollback.hard_share_rise = 0.3;
+  for (NodeReport& node : job.observation.nodes)
+    node.counters = {.since = "a", .answers = 100, .hard = 10};
+  job.start();
+  job.complete();
+  job.node(0).trial =
+      TrialReport{.version = "2", .counters = {.since = "a", .answers = 100, .hard = 50}};
+  job.step();
+  EXPECT_EQ(job.state.rounds.back().message,
+            "50 % of the answers are hard, and 10 % of those of version 1");
+}
+
 TEST(LearningTrial, UserMayRemoveATrialThatRuns) {
   Job job;
   job.settings.trial = Trial{.answers = 100};

@@ -69,6 +69,8 @@ Json counters_json(const Counters& counters) {
   out.number("failures", counters.failures);
   out.number("hard", counters.hard);
   out.number("agreed", counters.agreed);
+  out.number("baseAnswers", counters.base_answers);
+  out.number("baseHard", counters.base_hard);
   out.numbers("scores", counters.scores);
   return out.take();
 }
@@ -202,6 +204,8 @@ Counters counters_of(const Json& json, const std::string& path, Status& status) 
   in.number("failures", out.failures);
   in.number("hard", out.hard);
   in.number("agreed", out.agreed);
+  in.number("baseAnswers", out.base_answers);
+  in.number("baseHard", out.base_hard);
   in.numbers("scores", out.scores);
   return out;
 }

@@ -79,20 +79,18 @@ class InferJob final : public Job {
     const bool ran = inferred.ok();
     std::vector<tensor::Named> outputs, all;
     if (ran) outputs = inferred->outputs;  // copies share the bytes
-    if (samples != nullptr) {
-      if (ran)
-        all = sampling::all_outputs(*inferred);
-      else
-        sampling::note_failure(*samples, inferred.error().code());
-    }
+    const bool counts_hard = part_.trial != nullptr && part_.trial->counts_hard_answers();
+    if (ran && (samples != nullptr || counts_hard)) all = all_outputs(*inferred);
+    if (!ran && samples != nullptr) sampling::note_failure(*samples, inferred.error().code());
     Response response = respond_with(std::move(inferred));
     if (part_.role == TrialPart::Role::kOnTrial && response.status != 200) return fall_back();
     (ran ? stats.success : stats.failure).add();
     stats.request_us.add(microseconds(system_clock().now() - call_.arrived));
     const int status = response.status;
     responder_(std::move(response));
-    count(status, took, std::move(outputs));
-    if (!all.empty()) sampling::note_answer(samples_, {call_, std::move(all), {}});
+    count(status, took, std::move(outputs), all);
+    if (samples != nullptr && !all.empty())
+      sampling::note_answer(samples_, {call_, std::move(all), {}});
   }
 
   /// Answers without running the model.
@@ -101,7 +99,7 @@ class InferJob final : public Job {
     version_->stats().failure.add();
     if (plan() != nullptr) sampling::note_failure(*plan(), error.code());
     responder_(error_response(error));
-    count(oip::http_status(error.code()), {}, {});
+    count(oip::http_status(error.code()), {}, {}, {});
   }
 
  private:
@@ -121,7 +119,8 @@ class InferJob final : public Job {
   }
 
   // After the answer, so that counts delay nothing.
-  void count(int status, Duration took, std::vector<tensor::Named> outputs) {
+  void count(int status, Duration took, std::vector<tensor::Named> outputs,
+             const std::vector<tensor::Named>& all) {
     if (status != 200) {
       if (status == 400 || status == 404 || status == 501) return;  // the request is wrong
       version_->live().failed();
@@ -131,10 +130,10 @@ class InferJob final : public Job {
     version_->live().answered(took, outputs);
     if (part_.trial == nullptr) return;
     trial::Trial& trial = *part_.trial;
-    if (part_.role == TrialPart::Role::kOnTrial) return trial.answered(took, outputs);
+    if (part_.role == TrialPart::Role::kOnTrial) return trial.answered(took, outputs, all);
     // A request that both versions fail says nothing about the version on trial.
     if (part_.role == TrialPart::Role::kFallback) trial.failed();
-    trial.serving_answered(took, outputs);
+    trial.serving_answered(took, outputs, all);
     if (trial.mode() == trial::Mode::kShadow)
       trial.runner().offer(part_.trial, call_, std::move(outputs), limits_);
   }
@@ -144,7 +143,9 @@ class InferJob final : public Job {
     return part_.role == TrialPart::Role::kOnTrial ? nullptr : samples_.get();
   }
 
+  // A plan, bound to the serving version, reads what the policy of a trial reads.
   std::span<const std::string> reads() const {
+    if (part_.role == TrialPart::Role::kOnTrial) return part_.trial->reads();
     const sampling::Plan* const samples = plan();
     return samples != nullptr ? std::span<const std::string>(samples->reads)
                               : std::span<const std::string>();

@@ -143,6 +143,12 @@ Result<Inferred> infer(ModelVersion& version, const InferCall& call,
   }
 }
 
+std::vector<tensor::Named> all_outputs(const Inferred& inferred) {
+  std::vector<tensor::Named> out = inferred.outputs;
+  out.insert(out.end(), inferred.others.begin(), inferred.others.end());
+  return out;
+}
+
 net::Response infer_response(const std::string& model, const std::string& version,
                              Inferred inferred, codec::Json parameters) {
   const Status possible = oip::check_encodings(inferred.outputs, inferred.encodings);

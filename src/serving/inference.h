@@ -44,6 +44,9 @@ struct Inferred {
 Result<Inferred> infer(ModelVersion& version, const InferCall& call,
                        std::span<const std::string> also, const oip::Limits& limits);
 
+/// The outputs with the others.
+std::vector<tensor::Named> all_outputs(const Inferred& inferred);
+
 /// The HTTP response. `parameters` as in oip::InferResponse.
 net::Response infer_response(const std::string& model, const std::string& version,
                              Inferred inferred, codec::Json parameters = nullptr);

@@ -385,6 +385,7 @@ void Repository::follow_tiers(const std::string& model, Entry& entry,
 
 void Repository::follow_samples(const std::string& model, Entry& entry,
                                 const std::optional<std::string>& file) {
+  entry.trial.reset();  // the next one counts by the new policy
   if (!file) {
     log::info("samples.json removed, no request is kept", {{"model", model}});
     entry.sampling->forget();
@@ -539,8 +540,12 @@ void Repository::follow_trial(const std::string& model, Entry& entry) {
   if (entry.trial != nullptr && entry.trial->serving() == entry.active &&
       entry.trial->version() == entry.second && entry.trial->mode() == file.mode)
     return entry.trial->set_share(file.share);
-  entry.trial =
-      std::make_shared<trial::Trial>(file, entry.active, entry.second, registry_, shadows_);
+  trial::Trial::Policies policies;
+  if (entry.sampling != nullptr)
+    policies = {entry.sampling->bind_policy(*entry.active),
+                entry.sampling->bind_policy(*entry.second)};
+  entry.trial = std::make_shared<trial::Trial>(file, entry.active, entry.second,
+                                               std::move(policies), registry_, shadows_);
   entry.ended_trial = nullptr;
   log::info("trial began", {{"model", model},
                             {"version", file.version},

@@ -74,18 +74,28 @@ class Jobs(unittest.TestCase):
             (folder / (file + '.new')).rename(folder / file)
         return len(mine)
 
-    def test_digits_get_better_with_our_trainer_and_server(self):
-        self.varda.varda('push', m.DIGITS / 'models/3', '--name', 'digits-0', '--version', '1')
-        folder = self.data / 'digits'
+    def start_digits(self, name, port, **evaluation):
+        self.varda.varda('push', m.DIGITS / 'models/3', '--name', name + '-0', '--version', '1')
+        folder = self.data / name
         self.add_images(folder, range(10), 0)
         for file in m.DIGITS.glob('test-*-ubyte'):
             shutil.copy(file, folder)
-        self.dataset('digits-new', folder / 'train-images.idx3-ubyte', 'idx')
-        self.dataset('digits-eval', folder / 'test-images.idx3-ubyte', 'idx')
-        self.start('digits', dataset={'name': 'digits-new'}, initialModel={'name': 'digits-0'},
+        self.dataset(name + '-new', folder / 'train-images.idx3-ubyte', 'idx')
+        self.dataset(name + '-eval', folder / 'test-images.idx3-ubyte', 'idx')
+        self.start(name, dataset={'name': name + '-new'}, initialModel={'name': name + '-0'},
                    trainSpec={'trainer': {'epochs': 4, 'batchSize': 16, 'optimizer': {'name': 'sgd', 'learningRate': 0.1}}, 'trigger': {'samples': 100}},
-                   evalSpec={'dataset': {'name': 'digits-eval'}, 'gate': {'minimumGain': 0.005, 'significance': 1, 'forgettingMax': 0.05, 'classDropMax': 0.2}},
-                   deploySpec={'model': {'name': 'digits'}, 'servingPort': 18081})
+                   evalSpec={'dataset': {'name': name + '-eval'}, 'gate': {'minimumGain': 0.005, 'significance': 1, 'forgettingMax': 0.05, 'classDropMax': 0.2}, **evaluation},
+                   deploySpec={'model': {'name': name}, 'servingPort': port})
+
+    def test_first_candidate_must_be_better_than_the_initial_eval_model(self):
+        self.varda.varda('push', m.DIGITS / 'models/4', '--name', 'laboratory', '--version', '7')
+        self.start_digits('modest', 18082, initialEvalModel={'name': 'laboratory'})
+        status = self.until('modest', 'the end of a round', lambda s: s.get('rounds'))
+        self.assertEqual(self.rounds(status), [(1, 'Refused')], 'the same candidate is better than the initial model')
+        self.assertEqual((status['baseline']['name'], status['baseline']['archive']['version'], status['version']), ('laboratory', '7', '1'))
+
+    def test_digits_get_better_with_our_trainer_and_server(self):
+        self.start_digits('digits', 18081)
         status = self.until('digits', 'the end of a round', lambda s: s.get('rounds'))
         self.assertEqual(self.rounds(status), [(1, 'Accepted')], status['rounds'])
         version = status['rounds'][0]['version']
@@ -98,6 +108,8 @@ class Jobs(unittest.TestCase):
         self.assertIn('Accepted', out)
         self.varda.varda('il', 'rollback', 'digits')
         self.until('digits', 'the version before', lambda s: s.get('version') == '1' and s['serving'][0].get('version') == '1')
+        metric = 'varda_incremental_job_rolled_back{namespace="default",name="digits"} 1\n'
+        m.wait_until('the metric of the rollback', lambda: metric in self.varda.kubectl('get', '--raw', '/metrics'))
 
     # ---- the user's workers
 

@@ -98,7 +98,7 @@ class JointInference(unittest.TestCase):
 
     def test_service_of_two_models_fails_no_request_during_changes(self):
         # only a fault takes so long
-        self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7, deadline='30s'))
+        self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7, deadline='30s', samples={'countMax': 5}))
         status = j.ready(self.varda, 'digits')
         self.assertEqual([t['name'] for t in status['tiers']], ['edge', 'cloud'])
         client = j.Client(status['url'], 'digits', self.images)
@@ -142,6 +142,9 @@ class JointInference(unittest.TestCase):
         counted = m.wait_until('%d counted' % sent, lambda: (lambda s: s if s['inferenceNumber'] >= sent else None)(self.service()['status']))
         self.assertEqual(counted['inferenceNumber'], sent)
         self.assertEqual(self.pod_uids(), pods)
+        kept = m.wait_until('five kept samples', lambda: (lambda s: s if s.get('pending') == 5 else None)(self.service()['status'].get('samples', {})))
+        self.assertEqual((kept['version'], kept.get('reason', '')), (version, ''))
+        self.assertGreater(kept['hard'], 0)
 
         m.wait_until('metrics as the status', lambda: self.metrics() == self.metrics_of_status())
         values = self.metrics()

@@ -43,6 +43,7 @@ class Trial(unittest.TestCase):
 
     def test_no_request_fails_from_the_start_of_a_trial_to_its_end(self):
         manifest = m.inference_model('a', 'edge', self.entries, '3', node='edge0')
+        manifest['spec']['samples'] = {'hardExampleMining': {'name': 'Margin', 'parameters': [{'key': 'threshold_margin', 'value': '0.9'}]}}
         self.varda.kubectl('apply', '-f', '-', input=json.dumps(manifest))
         url = self.varda.ready('a', '3')['status']['url']
         load = m.Load(url, 'a', self.images)
@@ -54,6 +55,8 @@ class Trial(unittest.TestCase):
         self.assertEqual(shadow.get('failures', 0), 0)
         self.assertGreater(shadow['serving']['answers'], 0)
         self.assertGreater(shadow['microseconds']['trial'], 0)
+        both = self.trial('hard answers of both versions', lambda t: t.get('hard') and t.get('serving', {}).get('hard') and t)
+        self.assertLess(both['hard'], both['answers'], 'some digits are easy')
 
         self.patch({'trial': {'mode': 'canary', 'share': 0.25}})
         canary = self.trial('20 answers of the canary', lambda t: t.get('mode') == 'canary' and t.get('answers', 0) >= 20)

@@ -208,8 +208,10 @@ void IncrementalTrainSpec::describe(Type<IncrementalTrainSpec>& t) {
 void IncrementalEvalSpec::describe(Type<IncrementalEvalSpec>& t) {
   using S = IncrementalEvalSpec;
   t.doc("The comparison of the new version with the serving one.");
-  t.field("initialEvalModel", &S::initial_eval_model,
-          "The model that the first round compares with. Default: the initial model.");
+  t.field(
+      "initialEvalModel", &S::initial_eval_model,
+      "The model that candidates are compared with until a version passes. Default: the initial "
+      "model.");
   t.field("dataset", &S::dataset,
           "Extension: a Dataset of frozen samples, on the node of the training.");
   t.field("gate", &S::gate, "Extension: what the new version needs to serve.").shaped(gate_shape());
@@ -256,7 +258,8 @@ void IncrementalDeploySpec::describe(Type<IncrementalDeploySpec>& t) {
   t.field("servingPort", &S::serving_port, "Extension: port of Varda's server. Default: 8080.")
       .format("int32")
       .range(0, 65'535);
-  t.field("samples", &S::samples, "Extension: limits of the samples that Varda's server keeps on the node.")
+  t.field("samples", &S::samples,
+          "Extension: limits of the samples that Varda's server keeps on the node.")
       .shaped(kept_samples_shape());
   t.field("pseudoLabels", &S::pseudo_labels,
           "Extension: answers of a bigger model label kept samples.")
@@ -342,6 +345,7 @@ void IncrementalRound::describe(Type<IncrementalRound>& t) {
   t.field("version", &R::version, "The version that the round made.").length(0, 253);
   t.field("samples", &R::samples, "Number of new samples in the round.").format("int64");
   t.field("gain", &R::gain, "Difference of the gate's metric, as text.").length(0, 32);
+  t.field("rolledBack", &R::rolled_back, "The version served, or was on trial, and left again.");
   t.field("startTime", &R::start_time, "Time when the trigger fired.").format("date-time");
   t.field("endTime", &R::end_time, "Time of the end.").format("date-time");
   t.keep_unknown(&R::unknown);
@@ -414,6 +418,8 @@ void IncrementalLearningJobStatus::describe(Type<IncrementalLearningJobStatus>& 
   t.field("node", &S::node, "Node of the training. It stays there.").length(0, 253);
   t.field("version", &S::version, "The version that serves.").length(0, 253);
   t.field("base", &S::base, "The initial model of this job.");
+  t.field("baseline", &S::baseline,
+          "The archive of evalSpec.initialEvalModel, until a version passes.");
   t.field("versions", &S::versions,
           "The last versions, oldest first: the initial model, and those of accepted rounds and of "
           "the present one.")

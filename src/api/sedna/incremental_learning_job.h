@@ -131,6 +131,7 @@ struct IncrementalRound {
   std::string version;
   std::int64_t samples = 0;
   std::string gain;  // text
+  bool rolled_back = false;
   std::string start_time, end_time;
   Json unknown;
   static void describe(Type<IncrementalRound>& t);
@@ -189,6 +190,7 @@ struct IncrementalLearningJobStatus {
   std::string node;     // of the training
   std::string version;  // that serves
   std::optional<TrainingBase> base;
+  std::optional<TrainingBase> baseline;      // of the first comparisons, if it is not `base`
   std::vector<IncrementalVersion> versions;  // oldest first; the initial model, accepted, candidate
   std::vector<IncrementalServing> serving;
   IncrementalSamples samples;

@@ -404,6 +404,10 @@ void JointInferenceServiceStatus::describe(Type<JointInferenceServiceStatus>& t)
   t.field("tiers", &S::tiers, "The tiers, in order.")
       .items_max(JointInferenceServiceSpec::kTiersMax)
       .list_map({"name"});
+  t.field(
+      "samples", &S::samples,
+      "Kept samples and counts of the first tier, as the nodes report them. Several nodes: their "
+      "sums.");
   t.field("startTime", &S::start_time, "Time when the service was first ready.")
       .format("date-time");
   t.field("updateTime", &S::update_time, "Time of the last change of this status.")

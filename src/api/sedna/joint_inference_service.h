@@ -130,8 +130,9 @@ struct JointInferenceServiceStatus {
   std::string upload_cloud_ratio;  // "0.27"; "": before the first inference
   std::int64_t bytes_sent = 0;
   std::vector<JointTierStatus> tiers;
-  std::string start_time;   // first time the service was ready
-  std::string update_time;  // last change of the status
+  std::optional<SampleReport> samples;  // sums of the nodes; absent: no request is kept
+  std::string start_time;               // first time the service was ready
+  std::string update_time;              // last change of the status
   std::vector<JointCounters> counters;
   Json unknown;
   Json to_json() const;

@@ -66,6 +66,7 @@ class Observer {
       return std::move(out_);
     }
     status().base = plan_.base;
+    status().baseline = plan_.baseline;
     status().versions = plan_.versions;
     if (!plan_.node.empty()) status().node = plan_.node;
     status().pod = plan_.pod == nullptr ? "" : plan_.pod->metadata.name;
@@ -325,6 +326,7 @@ class Observer {
       one.version = record.version;
       one.samples = record.samples;
       if (record.gain) one.gain = signed_text(*record.gain);
+      one.rolled_back = record.rolled_back;
       one.start_time = meta::format_time(record.started);
       one.end_time = meta::format_time(record.ended);
     }

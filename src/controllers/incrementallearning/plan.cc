@@ -37,6 +37,25 @@ api::TrainingInitialModel wanted_model(const IncrementalLearningJob& job) {
   return out;
 }
 
+/// Nothing: candidates are compared with the base.
+std::optional<api::TrainingInitialModel> wanted_baseline(const IncrementalLearningJob& job,
+                                                         const incremental::State& state) {
+  const auto& reference = job.spec.eval_spec.initial_eval_model;
+  const bool passed = state.serving.round > 0 || !state.previous.empty();
+  if (!reference || passed) return {};
+  api::TrainingInitialModel out;
+  out.name = reference->name;
+  out.kind = reference->kind;
+  out.group = reference->group;
+  return out;
+}
+
+runs::BaseRequest baseline_request(const IncrementalLearningJob& job,
+                                   const api::TrainingInitialModel& wanted) {
+  return {wanted, job.metadata, job.spec.deploy_spec.model.name,
+          job.spec.users_evaluate() ? runs::Trainer::kUsers : runs::Trainer::kOurs};
+}
+
 runs::BaseRequest request_of(const IncrementalLearningJob& job,
                              const api::TrainingInitialModel& wanted) {
   return {wanted, job.metadata, job.spec.deploy_spec.model.name,
@@ -65,7 +84,7 @@ const IncrementalVersion* version_in(const std::vector<IncrementalVersion>& vers
 /// The parts of a job that decide the work of its node.
 struct JobView {
   const IncrementalLearningJob& job;
-  const std::optional<api::TrainingBase>& base;
+  const std::optional<api::TrainingBase>&base, &baseline;
   const std::vector<IncrementalVersion>& versions;
   const incremental::State& state;
   const incremental::Wanted& wanted;
@@ -95,6 +114,8 @@ Json assignment_of(const JobView& view) {
   Json refused = Json::array();
   for (const std::int64_t round : rounds) refused.push_back(round);
   out.set("refused", std::move(refused));
+  if (view.baseline)
+    out.set("baseline", Json::object({{"version", view.baseline->archive.version}}));
   out.set("trainProb", view.job.spec.dataset.train_share());
   out.set("seed", view.job.spec.train_spec.trainer["seed"].as_integer(kDefaultSeed));
   return out;
@@ -121,6 +142,19 @@ Worker candidate_worker(const JobView& view, const std::string& node) {
   worker.node_name = node;
   view.set_model(worker, view.wants(incremental::Stage::kEval) ? view.wanted.worker->version
                                                                : view.state.serving.version);
+  return worker;
+}
+
+/// The model of the first comparisons, as the model of a worker without pods.
+Worker baseline_worker(const JobView& view, const std::string& node) {
+  Worker worker;
+  worker.name = kBaselineName;
+  worker.node_name = node;
+  if (view.baseline) {
+    const auto wanted = wanted_baseline(view.job, view.state);
+    worker.model = runs::resolved(
+        *view.baseline, baseline_request(view.job, wanted.value_or(api::TrainingInitialModel{})));
+  }
   return worker;
 }
 
@@ -175,7 +209,8 @@ class Planner {
     find_node();
     find_versions();
     if (out_.problem) return std::move(out_);
-    const JobView view{job_, out_.base, out_.versions, out_.state, out_.wanted};
+    find_baseline();
+    const JobView view{job_, out_.base, out_.baseline, out_.versions, out_.state, out_.wanted};
     plan_servers(view);
     plan_worker(view);
     return std::move(out_);
@@ -219,6 +254,13 @@ class Planner {
       out_.node = job_.spec.serving_nodes().front();
   }
 
+  void add_secret(api::ManifestEntry& archive) const {
+    if (job_.spec.credential_name.empty() || archive.credentials) return;
+    api::ModelCredentials secret;
+    secret.secret_name = job_.spec.credential_name;
+    archive.credentials = std::move(secret);
+  }
+
   void find_versions() {
     const api::TrainingInitialModel wanted = wanted_model(job_);
     const runs::BaseRequest request = request_of(job_, wanted);
@@ -229,11 +271,7 @@ class Planner {
       runs::BaseChoice choice = runs::choose_base(request, world_.initial);
       if (choice.problem) return fail(choice.problem->reason, choice.problem->message);
       out_.base = std::move(choice.base);
-      if (!job_.spec.credential_name.empty() && !out_.base->archive.credentials) {
-        api::ModelCredentials secret;
-        secret.secret_name = job_.spec.credential_name;
-        out_.base->archive.credentials = std::move(secret);
-      }
+      add_secret(out_.base->archive);
     }
     out_.versions = job_.status.versions;
     const api::ManifestEntry& archive = out_.base->archive;
@@ -245,6 +283,21 @@ class Planner {
       initial.sha256 = archive.sha256sum;
       out_.versions.insert(out_.versions.begin(), std::move(initial));
     }
+  }
+
+  void find_baseline() {
+    const auto wanted = wanted_baseline(job_, out_.state);
+    if (!wanted) return;
+    const runs::BaseRequest request = baseline_request(job_, *wanted);
+    out_.baseline = runs::pinned_base(job_.status.baseline, request);
+    if (!out_.baseline) {
+      runs::BaseChoice choice = runs::choose_base(request, world_.baseline);
+      out_.baseline_problem = std::move(choice.problem);
+      out_.baseline = std::move(choice.base);
+      if (out_.baseline) add_secret(out_.baseline->archive);
+    }
+    // The initial model is on the node anyway.
+    if (out_.baseline && out_.baseline->archive == out_.base->archive) out_.baseline.reset();
   }
 
   // ---- the service
@@ -328,6 +381,9 @@ class Planner {
                      "the operator has no registry for results: start it with --registry URL"};
     const workers::EdgeNodePtr agent = world_.edge_node(out_.node);
     if (auto problem = runs::agent_problem(agent.get(), out_.node)) return problem;
+    if (out_.baseline_problem)
+      return Problem{out_.baseline_problem->reason,
+                     "evalSpec.initialEvalModel: " + out_.baseline_problem->message};
     const auto choose = [&](const std::string& name, const std::string& group) {
       const auto found = world_.datasets.find(name);
       return runs::choose_dataset(
@@ -447,11 +503,34 @@ class Planner {
     add("INCREMENTAL", codec::write_json(assignment_of(view)));
     const Json& trainer = job_.spec.train_spec.trainer;
     add("PARAMETERS", codec::write_json(trainer.is_object() ? trainer : Json::object()));
+    if (!compares(view)) return;
+    const std::string baseline = baseline_url(view);
+    if (!baseline.empty()) add("BASELINE_MODEL_URL", baseline);
     if (!view.wants(incremental::Stage::kEval)) return;
     add("CANDIDATE_MODEL_URL", kCandidateMount);
-    if (worker.model)
-      add("MODEL_URLS",
-          std::string(kCandidateMount) + ";/models/" + worker.model->name + "/" + assignment.base);
+    if (!worker.model) return;
+    const std::string base = "/models/" + worker.model->name + "/" + assignment.base;
+    add("MODEL_URLS", std::string(kCandidateMount) + ";" + (baseline.empty() ? base : baseline));
+  }
+
+  /// The stage of the worker ends with a comparison.
+  bool compares(const JobView& view) const {
+    return view.wants(incremental::Stage::kEval) || !out_.settings.separate_evaluation;
+  }
+
+  /// "": the base is the baseline. A program of the user fetches an archive without a digest.
+  std::string baseline_url(const JobView& view) const {
+    const Worker baseline = baseline_worker(view, out_.node);
+    if (!baseline.model) return "";
+    return baseline.model->archive() != nullptr ? kBaselineMount : baseline.model->url;
+  }
+
+  void mount_model(Worker& worker, const Worker& of, const char* directory,
+                   const api::EdgeNode& agent) const {
+    worker.mounts.push_back({agent.status.model_root + "/" +
+                                 workers::worker_model_key(job_of(job_), of) + "/" +
+                                 of.model->version,
+                             directory, of.model->archive()->sha256});
   }
 
   /// The files that the pod needs before it starts. Adds the mount of the candidate.
@@ -465,13 +544,15 @@ class Planner {
                                            one.model->version + " of model " + one.model->name};
     };
     if (auto problem = missing(worker)) return problem;
+    const Worker baseline = baseline_worker(view, out_.node);
+    if (compares(view) && baseline.model && baseline.model->archive() != nullptr) {
+      if (auto problem = missing(baseline)) return problem;
+      mount_model(worker, baseline, kBaselineMount, agent);
+    }
     if (!view.wants(incremental::Stage::kEval)) return {};
     const Worker candidate = candidate_worker(view, out_.node);
     if (auto problem = missing(candidate)) return problem;
-    worker.mounts.push_back({agent.status.model_root + "/" +
-                                 workers::worker_model_key(job_of(job_), candidate) + "/" +
-                                 candidate.model->version,
-                             kCandidateMount, candidate.model->archive()->sha256});
+    mount_model(worker, candidate, kCandidateMount, agent);
     return {};
   }
 
@@ -583,7 +664,8 @@ std::optional<hosting::NodeWork> work_for(const IncrementalLearningJob& job,
       keep_present(job, node, work);
     } else {
       const incremental::Wanted wanted = incremental::wanted_of(*settings, *state);
-      const JobView view{job, job.status.base, job.status.versions, *state, wanted};
+      const JobView view{job,    job.status.base, job.status.baseline, job.status.versions,
+                         *state, wanted};
       const auto add = [&](const Worker& worker, bool has_pods) {
         std::vector<PodPtr> own;
         const std::string pod_name = workers::worker_pod_name(job_of(job), worker, name, 0);
@@ -598,6 +680,7 @@ std::optional<hosting::NodeWork> work_for(const IncrementalLearningJob& job,
       if (job.status.node == name && !state->serving.version.empty()) {
         add(placed_trainer(view, name), true);
         if (settings->separate_evaluation) add(candidate_worker(view, name), false);
+        if (job.status.baseline) add(baseline_worker(view, name), false);
       }
       const auto serves = [&](const api::IncrementalServing& one) { return one.node == name; };
       if (job.spec.users_serve() && !state->serving.version.empty() &&

@@ -42,6 +42,9 @@ inline constexpr const char* kServerName = "incremental-server";
 inline constexpr const char* kCandidateName = "incremental-candidate";
 /// Directory of the candidate in the containers of the stage Eval.
 inline constexpr const char* kCandidateMount = "/var/run/varda/candidate";
+/// End of the key of evalSpec.initialEvalModel in EdgeNode.spec.models, and its directory.
+inline constexpr const char* kBaselineName = "incremental-baseline";
+inline constexpr const char* kBaselineMount = "/var/run/varda/baseline";
 
 using codec::Json;
 
@@ -51,7 +54,8 @@ using ChildPtr = std::shared_ptr<const api::InferenceModel>;
 struct IncrementalWorld {
   hosting::NodeList nodes;  // of workers and servers
   std::function<workers::EdgeNodePtr(const std::string& node)> edge_node;
-  workers::ModelWorld initial;  // the objects that may be the initial model
+  workers::ModelWorld initial;   // the objects that may be the initial model
+  workers::ModelWorld baseline;  // the same for evalSpec.initialEvalModel
   std::map<std::string, runs::NamedDatasets> datasets;
   std::vector<workers::PodPtr> pods;         // of the job
   std::vector<ChildPtr> children;            // InferenceModels of the job
@@ -73,6 +77,8 @@ struct IncrementalPlan {
   std::vector<Json> objects;
   std::vector<workers::PodPtr> failed;  // servers of the user, replaced after a pause
   std::optional<api::TrainingBase> base;
+  /// evalSpec.initialEvalModel, while candidates are compared with it.
+  std::optional<api::TrainingBase> baseline;
   std::vector<api::IncrementalVersion> versions;  // with the initial one
   std::string node;                               // of training and evaluation; "": none
   incremental::Settings settings;
@@ -80,7 +86,8 @@ struct IncrementalPlan {
   incremental::Wanted wanted;
   // The worker of the stage.
   std::string pod_name;
-  workers::PodPtr pod;                      // null: missing
+  workers::PodPtr pod;  // null: missing
+  std::optional<hosting::Problem> baseline_problem;
   std::optional<hosting::Problem> blocked;  // no worker can run
   std::optional<hosting::Problem> waiting;  // the pod waits for files
   std::vector<PlannedServer> servers;

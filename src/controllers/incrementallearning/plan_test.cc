@@ -71,6 +71,9 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
       const hosting::AnyModel model = sedna ? hosting::any_model(typed<api::SednaModel>(object))
                                             : hosting::any_model(typed<api::Model>(object));
       if (name == test->job.spec.initial_model.name) world.initial.models.push_back(model);
+      if (const auto& baseline = test->job.spec.eval_spec.initial_eval_model;
+          baseline && name == baseline->name)
+        world.baseline.models.push_back(model);
       if (name == test->job.spec.deploy_spec.model.name) world.outputs.push_back(model);
     }
     if (kind == "Dataset" && sedna) world.datasets[name].sedna = typed<api::SednaDataset>(object);

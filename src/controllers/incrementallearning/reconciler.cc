@@ -52,8 +52,11 @@ std::vector<std::string> incremental_by_node(const IncrementalLearningJob& job) 
 constexpr const char* kIncrementalByModel = "incremental job's model";
 std::vector<std::string> incremental_by_model(const IncrementalLearningJob& job) {
   const std::string& ns = job.metadata.ns;
-  return values_of({ObjectKey{ns, job.spec.deploy_spec.model.name}.str(),
-                    ObjectKey{ns, job.spec.initial_model.name}.str()});
+  std::set<std::string> keys{ObjectKey{ns, job.spec.deploy_spec.model.name}.str(),
+                             ObjectKey{ns, job.spec.initial_model.name}.str()};
+  if (const auto& model = job.spec.eval_spec.initial_eval_model)
+    keys.insert(ObjectKey{ns, model->name}.str());
+  return values_of(std::move(keys));
 }
 
 const std::string& label_model(const IncrementalLearningJob& job) {
@@ -178,10 +181,15 @@ IncrementalWorld IncrementalReconciler::look(const IncrementalLearningJob& job) 
   world.edge_node = [this](const std::string& node) {
     return caches_.of<api::EdgeNode>().get({"", node});
   };
-  world.initial.keys = hosting::keys_of(options_);
-  const ObjectKey initial{ns, job.spec.initial_model.name};
-  world.initial.models = hosting::named_models(initial, caches_);
-  world.initial.inference_model = caches_.of<api::InferenceModel>().get(initial);
+  const auto look_at = [&](const std::string& name, workers::ModelWorld& out) {
+    const ObjectKey key{ns, name};
+    out.keys = hosting::keys_of(options_);
+    out.models = hosting::named_models(key, caches_);
+    out.inference_model = caches_.of<api::InferenceModel>().get(key);
+  };
+  look_at(job.spec.initial_model.name, world.initial);
+  if (const auto& model = job.spec.eval_spec.initial_eval_model)
+    look_at(model->name, world.baseline);
   std::set<std::string> nodes = nodes_near(job);
   for (const std::string& name : names_of_datasets(job)) {
     const runs::NamedDatasets named{caches_.of<api::Dataset>().get({ns, name}),
@@ -327,6 +335,7 @@ bool same_node_work(const IncrementalLearningJob& before, const IncrementalLearn
       before.metadata.generation != now.metadata.generation ||
       before.metadata.deleting() != now.metadata.deleting() ||
       before.status.node != now.status.node || before.status.base != now.status.base ||
+      before.status.baseline != now.status.baseline ||
       before.status.versions != now.status.versions || nodes(before) != nodes(now))
     return false;
   if (before.status.machine == now.status.machine) return true;

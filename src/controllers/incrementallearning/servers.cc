@@ -28,6 +28,10 @@ incremental::TrialReport trial_of(const api::ModelTrialStatus& status) {
   out.counters.failures = status.failures;
   out.counters.hard = status.hard.value_or(0);
   out.counters.agreed = status.agreed;
+  if (status.hard && status.serving.hard) {
+    out.counters.base_answers = status.serving.answers;
+    out.counters.base_hard = *status.serving.hard;
+  }
   if (status.microseconds.serving > 0 && status.microseconds.trial > 0)
     out.microseconds =
         incremental::Pair{.base = static_cast<double>(status.microseconds.serving),

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -124,6 +125,44 @@ std::string latency(const FirstTier& first, const std::string& tier, const char*
   return most == 0 ? "" : decimal(static_cast<double>(most) / 1000);
 }
 
+void add(const api::SampleReport& one, api::SampleReport& sum) {
+  if (sum.version != one.version) sum.version.clear();
+  sum.answers += one.answers;
+  sum.failures += one.failures;
+  sum.hard += one.hard;
+  sum.kept += one.kept;
+  sum.dropped += one.dropped;
+  sum.pending += one.pending;
+  sum.bytes += one.bytes;
+  if (sum.scores.size() < one.scores.size()) sum.scores.resize(one.scores.size());
+  for (std::size_t i = 0; i < one.scores.size(); ++i) sum.scores[i] += one.scores[i];
+  if (one.since < sum.since) sum.since = one.since;
+}
+
+/// The first node with a problem has the reason.
+std::optional<api::SampleReport> samples_of(const View& view, const FirstTier& first) {
+  std::optional<api::SampleReport> out;
+  if (!view.service.spec.samples) return out;
+  std::string node;
+  for (const PodFinding& pod : first.pods) {  // sorted by node
+    if (pod.report == nullptr || !pod.report->samples || pod.endpoint.node == node) continue;
+    node = pod.endpoint.node;
+    api::SampleReport one = *pod.report->samples;
+    one.unknown = {};
+    if (!one.reason.empty()) one.message = "node " + node + ": " + one.message;
+    if (!out) {
+      out = std::move(one);
+      continue;
+    }
+    add(one, *out);
+    if (out->reason.empty()) {
+      out->reason = std::move(one.reason);
+      out->message = std::move(one.message);
+    }
+  }
+  return out;
+}
+
 Counting counting_sources(const View& view, const FirstTier& first) {
   Counting sources;
   for (const auto& node : view.world.nodes) sources.nodes.insert(node->metadata.name);
@@ -139,6 +178,7 @@ Counting counting_sources(const View& view, const FirstTier& first) {
 void add_counts(const View& view, const FirstTier& first, JointInferenceServiceStatus& status) {
   status.counters = gather(std::move(status.counters), reported_counts(view, first),
                            counting_sources(view, first));
+  status.samples = samples_of(view, first);
   const Json all = total(status.counters);
   status.inference_number = all["inferences"].as_integer();
   status.hard_example_number = all["hard"].as_integer();
@@ -167,6 +207,14 @@ void clear_counts(JointInferenceServiceStatus& status) {
   status.upload_cloud_ratio.clear();
   status.counters.clear();
   status.update_time.clear();
+  if (status.samples) {
+    api::SampleReport rest;
+    rest.version = std::move(status.samples->version);
+    rest.since = std::move(status.samples->since);
+    rest.reason = std::move(status.samples->reason);
+    rest.message = std::move(status.samples->message);
+    status.samples = std::move(rest);
+  }
   for (JointTierStatus& tier : status.tiers) {
     tier.answered = tier.called = 0;
     tier.errors.clear();

@@ -151,7 +151,7 @@ bool same(const JointInferenceServiceStatus& a, const JointInferenceServiceStatu
   const auto parts = [](const JointInferenceServiceStatus& s) {
     return std::tie(s.conditions, s.observed_generation, s.url, s.endpoints, s.active, s.failed,
                     s.inference_number, s.hard_example_number, s.upload_cloud_ratio, s.bytes_sent,
-                    s.tiers, s.start_time, s.counters);
+                    s.tiers, s.samples, s.start_time, s.counters);
   };
   return parts(a) == parts(b);
 }

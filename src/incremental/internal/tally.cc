@@ -18,6 +18,8 @@ void add(Counters& sum, const Counters& reading, const Counters& mark) {
   sum.failures += grown(reading.failures, mark.failures);
   sum.hard += grown(reading.hard, mark.hard);
   sum.agreed += grown(reading.agreed, mark.agreed);
+  sum.base_answers += grown(reading.base_answers, mark.base_answers);
+  sum.base_hard += grown(reading.base_hard, mark.base_hard);
   if (sum.scores.size() < reading.scores.size()) sum.scores.resize(reading.scores.size());
   for (std::size_t i = 0; i < reading.scores.size(); ++i)
     sum.scores[i] += grown(reading.scores[i], i < mark.scores.size() ? mark.scores[i] : 0);

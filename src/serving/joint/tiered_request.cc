@@ -487,7 +487,7 @@ void TieredRequest::answer(std::uint8_t tier) {
 std::optional<sampling::Answered> TieredRequest::to_be_kept() const {
   if (sampling_ == nullptr) return std::nullopt;
   sampling::Answered out{call_, {}, {}};
-  if (inferred_) out.outputs = sampling::all_outputs(*inferred_);
+  if (inferred_) out.outputs = all_outputs(*inferred_);
   for (std::size_t tier = 1; tier < answers_.size(); ++tier)
     if (answers_[tier]) out.later.push_back({plan_->route->tiers[tier].name, *answers_[tier]});
   return out;

@@ -53,12 +53,6 @@ bool judge(const Plan& plan, const std::vector<tensor::Named>& outputs) {
 
 }  // namespace
 
-std::vector<tensor::Named> all_outputs(const Inferred& inferred) {
-  std::vector<tensor::Named> out = inferred.outputs;
-  out.insert(out.end(), inferred.others.begin(), inferred.others.end());
-  return out;
-}
-
 void note_answer(const std::shared_ptr<const Plan>& plan, Answered answered) {
   Counts& counts = *plan->counts;
   counts.answers.fetch_add(1, std::memory_order_relaxed);
@@ -148,6 +142,17 @@ std::shared_ptr<const Plan> Model::fit(const ModelVersion& version, std::string 
   plan_ = plan;
   keeper_.open(plan);
   return plan;
+}
+
+std::optional<tiers::BoundPolicy> Model::bind_policy(const ModelVersion& version) const {
+  const MutexLock lock(mutex_);
+  if (!wanted_ || !wanted_->policy) return std::nullopt;
+  auto policy = tiers::make_policy(wanted_->policy->name, wanted_->policy->parameters).value();
+  if (policy->row().input == tiers::PolicyInput::kNothing) return std::nullopt;
+  auto bound =
+      tiers::BoundPolicy::bind(std::move(policy), version.available(), version.metadata().labels);
+  if (!bound.ok()) return std::nullopt;
+  return std::move(bound).value();
 }
 
 Json Model::describe() const {

@@ -71,8 +71,6 @@ struct Answered {
   std::vector<tensor::Named> outputs;
   std::vector<TierAnswer> later;
 };
-/// All outputs of an inference, also those that the client did not request.
-std::vector<tensor::Named> all_outputs(const Inferred& inferred);
 /// Counts the answer, and queues it if it is to be kept. Never blocks on the disk.
 void note_answer(const std::shared_ptr<const Plan>& plan, Answered answered);
 /// Counts a request that got an error.
@@ -93,6 +91,10 @@ class Model {
   /// Binds the wanted configuration to the version. Null: none is wanted. A policy that does not
   /// fit keeps control samples only.
   std::shared_ptr<const Plan> fit(const ModelVersion& version, std::string first_tier);
+
+  /// The wanted policy, bound to a version that does not serve. Nothing: none is wanted, it does
+  /// not fit, or it decides without an answer.
+  std::optional<tiers::BoundPolicy> bind_policy(const ModelVersion& version) const;
 
   /// Body of GET /v2/models/MODEL/samples.
   codec::Json describe() const;

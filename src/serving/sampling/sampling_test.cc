@@ -207,6 +207,71 @@ TEST_F(Sampling, NewVersionBeginsNewCounts) {
   EXPECT_EQ(codec::write_json(counts()["pending"]), "1");
 }
 
+class SampledTrial : public Sampling {
+ protected:
+  // The answers of version 5 have half the margin.
+  void run_trial(const std::string& trial, const std::string& samples) {
+    models_.add("m", "4", kModel);
+    models_.add("m", "5", std::string(kModel) + "scale 0.5\n");
+    models_.target("m", "4");
+    models_.samples_file("m", samples);
+    models_.trial_file("m", trial);
+    run();
+  }
+  struct TrialCounts {
+    std::int64_t answers = 0, serving_answers = 0, hard = 0, serving_hard = 0;
+  };
+  /// The report on the trial, once it counts as many. Counts follow the answers.
+  Json trial() { return trial(TrialCounts()); }
+  Json trial(const TrialCounts& wanted) {
+    const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+    for (;;) {
+      const Json now = codec::parse_json(call("GET", "/v2/models/m/trial").body).value_or(Json());
+      const bool all = now["answers"].as_integer() >= wanted.answers &&
+                       now.at("serving/answers").as_integer() >= wanted.serving_answers &&
+                       now["hard"].as_integer() >= wanted.hard &&
+                       now.at("serving/hard").as_integer() >= wanted.serving_hard;
+      if (all || !ctx.check().ok()) return now;
+    }
+  }
+};
+
+TEST_F(SampledTrial, ShadowCountsHardAnswersOfBothVersions) {
+  run_trial(R"({"version":"5","mode":"shadow"})", kSamples);
+  EXPECT_EQ(call("POST", "/v2/models/m/infer", body(0.9F, 0.1F)).status, 200);  // hard for 5 alone
+  EXPECT_EQ(call("POST", "/v2/models/m/infer", body(1, 0)).status, 200);
+  EXPECT_EQ(call("POST", "/v2/models/m/infer", body(0.5F, 0.5F)).status, 200);  // hard for both
+  const Json now = trial({.answers = 3, .serving_answers = 3, .hard = 2, .serving_hard = 1});
+  EXPECT_EQ(codec::write_json(now["answers"]), "3");
+  EXPECT_EQ(codec::write_json(now["hard"]), "2");
+  EXPECT_EQ(codec::write_json(now.at("serving/hard")), "1");
+}
+
+TEST_F(SampledTrial, CanaryCountsHardAnswersAndKeepsNone) {
+  run_trial(R"({"version":"5","mode":"canary","share":1})", kSamples);
+  EXPECT_EQ(call("POST", "/v2/models/m/infer", body(0.9F, 0.1F)).status, 200);
+  const Json now = trial({.answers = 1, .hard = 1});
+  EXPECT_EQ(codec::write_json(now["hard"]), "1");
+  EXPECT_EQ(codec::write_json(now.at("serving/hard")), "0");
+  EXPECT_EQ(codec::write_json(counts()["hard"]), "0") << "the policy keeps the serving version's";
+}
+
+TEST_F(SampledTrial, NewPolicyStartsTheCountsOfTheTrial) {
+  run_trial(R"({"version":"5","mode":"shadow"})", R"({"version":1,"controlShare":0.5})");
+  EXPECT_EQ(call("POST", "/v2/models/m/infer", body(0.9F, 0.1F)).status, 200);
+  const Json before = trial({.answers = 1, .serving_answers = 1});
+  EXPECT_FALSE(before.contains("hard")) << "there is no policy";
+  EXPECT_FALSE(before["serving"].contains("hard"));
+  models_.samples_file("m", kSamples);
+  settle();
+  const Json now = trial();
+  EXPECT_EQ(codec::write_json(now["answers"]), "0");
+  EXPECT_EQ(codec::write_json(now["hard"]), "0");
+  models_.samples_file("m", R"({"version":1,"policy":{"name":"Random"}})");
+  settle();
+  EXPECT_FALSE(trial().contains("hard")) << "the policy reads no answer";
+}
+
 TEST_F(Sampling, FullQueueDropsAndCounts) {
   models_.add("m", "3", kModel);
   models_.samples_file("m", kSamples);

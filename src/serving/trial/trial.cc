@@ -36,10 +36,10 @@ class ShadowJob final : public Job {
   std::size_t bytes() const override { return call_.bytes(); }
   void run() override {
     const SteadyTime start = system_clock().now();
-    const auto inferred = infer(*trial_.version(), call_, {}, limits_);
+    const auto inferred = infer(*trial_.version(), call_, trial_.reads(), limits_);
     const Duration took = system_clock().now() - start;
     if (!inferred.ok()) return trial_.failed();
-    trial_.answered(took, inferred->outputs);
+    trial_.answered(took, inferred->outputs, all_outputs(*inferred));
     trial_.compared(agree(outputs_, inferred->outputs));
   }
 
@@ -116,11 +116,12 @@ void ShadowRunner::run(Task& task) {
 }
 
 Trial::Trial(const File& file, std::shared_ptr<ModelVersion> serving,
-             std::shared_ptr<ModelVersion> version, metrics::Registry& registry,
+             std::shared_ptr<ModelVersion> version, Policies policies, metrics::Registry& registry,
              ShadowRunner& runner)
     : mode_(file.mode),
       serving_(std::move(serving)),
       version_(std::move(version)),
+      policies_(std::move(policies)),
       runner_(runner),
       share_(file.share),
       answers_total_(trial_counter(registry, "varda_trial_answers_total",
@@ -146,12 +147,16 @@ bool Trial::takes_next() {
   return std::floor((before + 1) * share) > std::floor(before * share);
 }
 
-void Trial::serving_answered(Duration took, std::span<const tensor::Named> outputs) {
+void Trial::serving_answered(Duration took, std::span<const tensor::Named> outputs,
+                             std::span<const tensor::Named> all) {
   serving_counts_.answered(took, outputs);
+  if (policies_.serving && policies_.serving->after(all).hard) serving_hard_.fetch_add(1);
 }
 
-void Trial::answered(Duration took, std::span<const tensor::Named> outputs) {
+void Trial::answered(Duration took, std::span<const tensor::Named> outputs,
+                     std::span<const tensor::Named> all) {
   counts_.answered(took, outputs);
+  if (policies_.version && policies_.version->after(all).hard) hard_.fetch_add(1);
   answers_total_.add();
 }
 
@@ -177,9 +182,11 @@ codec::Json Trial::json() const {
   using codec::Json;
   Json out = Json::object({{"version", version_->version()}, {"mode", to_string(mode_)}});
   if (mode_ == Mode::kCanary) out.set("share", share());
-  // Read first: an answer counts before its comparison.
+  // Read first: an answer counts before its comparison, and before it counts as hard.
   const std::uint64_t agreed = agreed_.load(), compared = compared_.load();
+  const std::uint64_t hard = hard_.load(), serving_hard = serving_hard_.load();
   for (auto& [name, value] : counts_.json().as_object()) out.set(name, value);
+  if (policies_.version) out.set("hard", hard);
   if (mode_ == Mode::kShadow) {
     out.set("compared", compared);
     out.set("agreed", agreed);
@@ -195,6 +202,7 @@ codec::Json Trial::json() const {
   out.set("microseconds", std::move(microseconds));
   Json serving = Json::object({{"version", serving_->version()}});
   for (auto& [name, value] : serving_counts_.json().as_object()) serving.set(name, value);
+  if (policies_.serving) serving.set("hard", serving_hard);
   out.set("serving", std::move(serving));
   return out;
 }

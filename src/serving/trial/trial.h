@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "serving/model_version.h"
 #include "serving/trial/file.h"
 #include "serving/trial/live_counts.h"
+#include "tiers/policy.h"
 
 namespace varda::serving::trial {
 
@@ -59,9 +61,16 @@ class ShadowRunner {
 /// Thread-safe. A change of the version, of the mode or of the serving version is another Trial.
 class Trial {
  public:
+  /// The policy of the model's samples, bound to each version. Absent: hard answers of that version
+  /// are not counted.
+  struct Policies {
+    std::optional<tiers::BoundPolicy> serving, version;
+  };
+
   /// `registry` and `runner` outlive it.
   Trial(const File& file, std::shared_ptr<ModelVersion> serving,
-        std::shared_ptr<ModelVersion> version, metrics::Registry& registry, ShadowRunner& runner);
+        std::shared_ptr<ModelVersion> version, Policies policies, metrics::Registry& registry,
+        ShadowRunner& runner);
 
   Mode mode() const { return mode_; }
   const std::shared_ptr<ModelVersion>& serving() const { return serving_; }
@@ -73,19 +82,29 @@ class Trial {
   /// n * share are chosen, rounded up or down.
   bool takes_next();
 
-  /// The serving version answered a request, or failed it.
-  void serving_answered(Duration took, std::span<const tensor::Named> outputs);
+  /// Outputs that the policy reads from an answer of the version on trial.
+  std::span<const std::string> reads() const {
+    return policies_.version ? std::span<const std::string>(policies_.version->reads())
+                             : std::span<const std::string>();
+  }
+  bool counts_hard_answers() const { return policies_.version || policies_.serving; }
+
+  /// The serving version answered a request, or failed it. `all` has the outputs of the answer, and
+  /// those that the policy reads.
+  void serving_answered(Duration took, std::span<const tensor::Named> outputs,
+                        std::span<const tensor::Named> all);
   void serving_failed() { serving_counts_.failed(); }
   /// The version on trial answered a request, or failed one that the serving version answered.
-  void answered(Duration took, std::span<const tensor::Named> outputs);
+  void answered(Duration took, std::span<const tensor::Named> outputs,
+                std::span<const tensor::Named> all);
   void failed();
   /// kShadow: whether both answers to one request agree.
   void compared(bool agreed);
   void dropped();
 
   ShadowRunner& runner() { return runner_; }
-  /// {version, mode, share, answers, failures, compared, agreed, dropped, microseconds, scores,
-  /// since, serving}
+  /// {version, mode, share, answers, failures, hard, compared, agreed, dropped, microseconds,
+  /// scores, since, serving}
   codec::Json json() const;
 
  private:
@@ -93,10 +112,12 @@ class Trial {
 
   const Mode mode_;
   const std::shared_ptr<ModelVersion> serving_, version_;
+  const Policies policies_;
   ShadowRunner& runner_;
   std::atomic<double> share_;
   std::atomic<std::uint64_t> requests_{0};  // seen by takes_next()
   std::atomic<std::uint64_t> compared_{0}, agreed_{0}, dropped_{0};
+  std::atomic<std::uint64_t> serving_hard_{0}, hard_{0};
   std::atomic<std::size_t> queued_{0}, queued_bytes_{0};
   LiveCounts serving_counts_, counts_;
   metrics::Counter& answers_total_;   // varda_trial_answers_total
