@@ -1,5 +1,6 @@
 #include "aggregator/next_model.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -26,6 +27,12 @@ federated::Bounds bounds_of(const federated::BoundsSettings& settings) {
 
 constexpr federated::Bounds kNoBounds{
     .norm_max = 0, .norm_factor = 0, .weight_factor = 0, .weight_max = 0};
+
+bool is_all_floats(const federated::Layout& layout) {
+  return std::all_of(
+      layout.tensors().begin(), layout.tensors().end(),
+      [](const federated::LayoutTensor& one) { return one.dtype == tensor::DType::kFp32; });
+}
 
 }  // namespace
 
@@ -75,7 +82,13 @@ Result<Weights> NextModel::read(Store& store, const std::string& hex,
 Result<std::optional<NextModel::Made>> NextModel::make(
     const Context& ctx, const Round& round, std::vector<federated::Contribution> contributions,
     State state) {
-  TRY(Weights weights, read(store_, round.model, *layout_));
+  std::optional<Kept> last = std::exchange(last_, std::nullopt);
+  if (!last || last->model != round.model) {
+    last.reset();
+    TRY(Weights stored, read(store_, round.model, *layout_));
+    last = Kept{round.model, std::move(stored)};
+  }
+  Weights& weights = last->weights;
   if (!rule_usable_) TRY_VOID(reset(state));
   rule_usable_ = false;
   federated::ApplyOptions apply = {.threads = round.threads, .bounds = bounds_of(round.bounds)};
@@ -125,6 +138,8 @@ Result<std::optional<NextModel::Made>> NextModel::make(
   }
   out.state = std::move(state);
   rule_usable_ = true;
+  // The file of other types has rounded values, from which the next round must begin.
+  if (is_all_floats(*layout_)) last_ = Kept{out.model.hex(), std::move(weights)};
   return std::optional(std::move(out));
 }
 

@@ -85,6 +85,11 @@ class NextModel {
   Needs needs_;
   std::unique_ptr<federated::Rule> rule_;
   bool rule_usable_ = true;  // false: an aggregation failed halfway
+  struct Kept {
+    std::string model;  // SHA-256 in hex
+    federated::Weights weights;
+  };
+  std::optional<Kept> last_;  // the model made last, so that the next round need not read it
 };
 
 }  // namespace varda::aggregator
