@@ -17,6 +17,7 @@ constexpr std::string_view kFailures = "failures";
 constexpr std::uint32_t kServerGroup = 65532;  // of varda-serve's pods (hosting/servers)
 // The set-group-id bit: new files belong to the group too.
 constexpr std::uint32_t kSampleFolderMode = 02775;
+constexpr std::uint32_t kSampleRootMode = 0700;  // of all models: pods mount folders below
 
 std::optional<artifact::Reason> reason_of(std::string_view text) {
   for (int i = 0; i <= static_cast<int>(artifact::Reason::kCancelled); ++i)
@@ -375,7 +376,10 @@ void Manager::write_samples_files() {
     const bool keeps = model.samples.is_object() && !options_.sample_root.empty();
     if (keeps && !sample_folders_.contains(model.key)) {
       const os::Path folder = options_.sample_root / model.key;
-      Status made = spool::make_folder(fs_, folder, kSampleFolderMode);
+      // Samples may be private, and others may read a data directory that existed before.
+      Status made = fs_.make_directories(options_.sample_root, kSampleRootMode);
+      if (made.ok()) made = fs_.set_mode(options_.sample_root, kSampleRootMode);
+      if (made.ok()) made = spool::make_folder(fs_, folder, kSampleFolderMode);
       // The server's user is in this group. Only root may set it; without root, pods run as the
       // agent's user.
       for (const os::Path& path : {folder, folder / spool::kPending, folder / spool::kLabel}) {
