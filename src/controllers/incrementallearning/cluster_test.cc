@@ -203,6 +203,7 @@ TEST_F(IncrementalInACluster, BetterVersionServesAndBecomesVersionOfTheModel) {
   serve(version);
   ASSERT_TRUE(eventually([&] { return machine("version") == version; })) << api_.get(kJob).text;
   EXPECT_EQ(condition("Evaluated")["status"].as_string(), "True");
+  EXPECT_EQ(condition("Deploy")["reason"].as_string(), "Completed") << "of the round that ended";
   const Json last = job().at("status/rounds/0");
   EXPECT_EQ(last["outcome"].as_string(), "Accepted");
   EXPECT_EQ(last["version"].as_string(), version);
@@ -230,6 +231,8 @@ TEST_F(IncrementalInACluster, WorseVersionNeverServes) {
       << api_.get(kJob).text;
   EXPECT_EQ(job().at("status/rounds/0/outcome").as_string(), "Refused");
   EXPECT_EQ(condition("Evaluated")["status"].as_string(), "False");
+  EXPECT_EQ(condition("Eval")["reason"].as_string(), "Completed");
+  EXPECT_EQ(condition("Deploy")["reason"].as_string(), "Failed");
   EXPECT_EQ(target(), "1");
   EXPECT_FALSE(exists(kEdgeaiModels + "/digits"));
 }

@@ -292,8 +292,18 @@ class Observer {
     show_rounds();
   }
 
-  // The stage at work has the phase of the machine. Earlier stages of the round are completed, and
-  // later ones wait.
+  /// The end of a stage in the last round that came so far. Nothing: no such round is known.
+  const incremental::Transition* last_end_of(Stage stage) const {
+    for (auto step = state_.history.rbegin(); step != state_.history.rend(); ++step) {
+      if (step->stage == stage &&
+          (step->phase == Phase::kCompleted || step->phase == Phase::kFailed))
+        return &*step;
+    }
+    return nullptr;
+  }
+
+  // The stage at work has the phase of the machine. Earlier stages of the round are completed.
+  // Later ones have the result of the round before.
   void show_stage_conditions() {
     for (const Stage stage : {Stage::kTrain, Stage::kEval, Stage::kDeploy}) {
       const std::string type(incremental::to_string(stage));
@@ -307,8 +317,14 @@ class Observer {
                                codec::clipped(message, kMessageMax)});
       } else if (stage < state_.stage) {
         conditions_.set(type, {kTrue, "Completed", "round " + text_of(state_.round)});
+      } else if (const incremental::Transition* end = last_end_of(stage)) {
+        // Short stages begin and end in one look, so the machine is never seen in them.
+        const bool is = end->phase == Phase::kCompleted;
+        conditions_.set(type, {is ? kTrue : kFalse, std::string(incremental::to_string(end->phase)),
+                               codec::clipped("round " + text_of(end->round) + ": " + end->message,
+                                              kMessageMax)});
       } else if (meta::find_condition(status().conditions, type) == nullptr) {
-        conditions_.set(type, no("Waiting", "no round has come so far"));
+        conditions_.set(type, no("Waiting", "no round has reached this stage"));
       }
     }
   }
