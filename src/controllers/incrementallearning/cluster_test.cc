@@ -332,6 +332,27 @@ TEST_F(IncrementalInACluster, MetricsFollowTheStatusUntilDeletion) {
   EXPECT_TRUE(eventually([&] { return text().find("varda_incremental") == std::string::npos; }));
 }
 
+TEST_F(IncrementalInACluster, OneOfTwoJobsWritesTheModel) {
+  start_all();
+  post(kJobs,
+       "{apiVersion: sedna.io/v1alpha1, kind: IncrementalLearningJob, metadata: {name: second}, "
+       "spec: {nodeName: edge0, dataset: {name: fresh}, initialModel: {name: digits-0}, "
+       "trainSpec: {}, evalSpec: {}, deploySpec: {model: {name: digits}, servingPort: 8081}}}");
+  const auto waits = [&](const std::string& name) {
+    const Json live = get(kJobs + "/" + name);
+    for (const Json& one : live.at("status/conditions").as_array())
+      if (one["type"].as_string() == "Ready") return one["reason"].as_string() == "ModelInUse";
+    return false;
+  };
+  // Both were created in one second, so their uids decide.
+  EXPECT_TRUE(eventually([&] { return waits("digits") != waits("second"); }));
+  ASSERT_TRUE(becomes_idle());
+  ASSERT_NE(waits("digits"), waits("second"));
+  const bool second = waits("second");
+  ASSERT_EQ(api_.remove(second ? kJob : kJobs + "/second").status, 200);
+  EXPECT_TRUE(eventually([&] { return !waits(second ? "second" : "digits"); }));
+}
+
 TEST_F(IncrementalInACluster, IdleJobCausesNoWrites) {
   start_all();
   ASSERT_TRUE(becomes_idle());

@@ -57,6 +57,7 @@ struct IncrementalWorld {
   std::vector<ChildPtr> children;            // InferenceModels of the job
   std::vector<workers::PodPtr> server_pods;  // of these InferenceModels
   hosting::AnyModels outputs;                // Models named deploySpec.model.name
+  std::string older_writer;                  // an older job with the same Model; "": none
 };
 
 /// A node that serves.
@@ -85,6 +86,10 @@ struct IncrementalPlan {
   std::optional<hosting::Problem> waiting;  // the pod waits for files
   std::vector<PlannedServer> servers;
 };
+
+/// True if both jobs write the same Model, and `other` is the older one. Two writers would undo
+/// each other's change for ever.
+bool writes_first(const api::IncrementalLearningJob& other, const api::IncrementalLearningJob& job);
 
 /// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
 IncrementalPlan plan(const api::IncrementalLearningJob& job, const IncrementalWorld& world,

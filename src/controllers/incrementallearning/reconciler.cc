@@ -56,6 +56,22 @@ std::vector<std::string> incremental_by_model(const IncrementalLearningJob& job)
                     ObjectKey{ns, job.spec.initial_model.name}.str()});
 }
 
+/// The younger jobs with the same Model wait for the older one.
+Keys jobs_with_same_model(const IncrementalLearningJob& job, const runtime::Caches& caches) {
+  Keys keys;
+  const ObjectKey model{job.metadata.ns, job.spec.deploy_spec.model.name};
+  for (const auto& other :
+       caches.of<IncrementalLearningJob>().by_index(kIncrementalByModel, model.str()))
+    if (other->metadata.key() != job.metadata.key()) keys.push_back(other->metadata.key());
+  return keys;
+}
+
+bool same_claim_of_model(const IncrementalLearningJob& before, const IncrementalLearningJob& now) {
+  return before.metadata.uid == now.metadata.uid &&
+         before.metadata.generation == now.metadata.generation &&
+         before.metadata.deleting() == now.metadata.deleting();
+}
+
 const std::string& label_model(const IncrementalLearningJob& job) {
   return job.spec.deploy_spec.pseudo_labels["model"]["name"].as_string();
 }
@@ -162,6 +178,7 @@ void IncrementalReconciler::watches(runtime::Watches<IncrementalLearningJob>& w)
     return incremental_with(kIncrementalByNode, node.metadata.name, caches);
   });
   w.maps<api::Pod>(job_of_server);
+  w.maps<IncrementalLearningJob>(jobs_with_same_model, same_claim_of_model);
   const auto of_model = [](const auto& model, const runtime::Caches& caches) {
     return incremental_with(kIncrementalByModel, model.metadata.key().str(), caches);
   };
@@ -199,7 +216,11 @@ IncrementalWorld IncrementalReconciler::look(const IncrementalLearningJob& job) 
   for (const ChildPtr& child : world.children)
     for (auto& pod : caches_.of<api::Pod>().owned_by(child->metadata.uid))
       world.server_pods.push_back(std::move(pod));
-  world.outputs = hosting::named_models({ns, job.spec.deploy_spec.model.name}, caches_);
+  const ObjectKey output{ns, job.spec.deploy_spec.model.name};
+  world.outputs = hosting::named_models(output, caches_);
+  for (const auto& other :
+       caches_.of<IncrementalLearningJob>().by_index(kIncrementalByModel, output.str()))
+    if (writes_first(*other, job)) world.older_writer = other->metadata.name;
   return world;
 }
 
