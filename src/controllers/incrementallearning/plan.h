@@ -40,6 +40,8 @@ inline constexpr const char* kTrainerName = "incremental-trainer";
 inline constexpr const char* kServerName = "incremental-server";
 /// End of the key of the evaluated candidate in EdgeNode.spec.models.
 inline constexpr const char* kCandidateName = "incremental-candidate";
+/// The format of Datasets that take labelled samples: one folder for each class.
+inline constexpr std::string_view kFolderFormat = "imagefolder";
 /// Directory of the candidate in the containers of the stage Eval.
 inline constexpr const char* kCandidateMount = "/var/run/varda/candidate";
 

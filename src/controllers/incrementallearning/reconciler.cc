@@ -23,7 +23,6 @@ using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
 
 constexpr std::size_t kIncrementalJobsAtOnce = 4;
-constexpr std::string_view kFolderFormat = "imagefolder";
 // A cluster's policy may later accept the refused pod, and no watch reports that.
 constexpr Duration kRefusedObjectAgain = std::chrono::minutes(2);
 // Time in which the cache gets a newer job.
