@@ -145,6 +145,30 @@ TEST_F(ModelManagerTest, OtherUsersReachNoSamples) {
   EXPECT_EQ(fs.stat("/data/samples").value()->mode & 0777U, 0700U);
 }
 
+TEST_F(ModelManagerTest, SamplesOfARemovedModelGoThoughItsServerWritesOnceMore) {
+  Manager keeping{
+      {.clock = &clock, .sample_root = "/data/samples"}, store, tree, fs, http, *state_store, *rng};
+  const auto look = [&] {
+    clock.advance(seconds(3));
+    for (const runtime::Task& task : keeping.tasks()) {
+      const auto due = task.due();
+      if (task.name == "models" && due && *due <= clock.now()) task.step(ctx);
+    }
+  };
+  keeping.load();
+  spec.models[0].samples = Json::object({{"version", 1}});
+  keeping.apply({{"", 3}, spec});
+  look();
+  ASSERT_TRUE(fs.stat("/data/samples/default/digits/pending").value());
+  keeping.apply({{"", 4}, {}});
+  look();
+  EXPECT_FALSE(fs.stat("/data/samples/default/digits").value());
+  CHECK(fs.make_directories("/data/samples/default/digits", 0755).ok());
+  CHECK(os::write_file_atomically(fs, "/data/samples/default/digits/state.json", "{}").ok());
+  look();
+  EXPECT_FALSE(fs.stat("/data/samples/default/digits").value());
+}
+
 TEST_F(ModelManagerTest, FormatOfAnInstalledTensorflowModelIsReported) {
   CHECK(fs.make_directories("/installed", 0755).ok());
   CHECK(os::write_file_atomically(fs, "/installed/frozen.pb", "graph").ok());
