@@ -38,10 +38,26 @@ std::vector<std::string> Rule::names() {
   return out;
 }
 
-Status Rule::check(const codec::Json& json) {
+namespace {
+
+Result<std::unique_ptr<Rule>> made_for_any_layout(const codec::Json& json) {
   TRY(const LayoutPointer any, Layout::make({{.name = "weight", .shape = {1}}}));
-  TRY([[maybe_unused]] const auto rule, make(json, any));
+  return Rule::make(json, any);
+}
+
+}  // namespace
+
+Status Rule::check(const codec::Json& json) {
+  TRY([[maybe_unused]] const auto rule, made_for_any_layout(json));
   return {};
+}
+
+Status Rule::check_private(const codec::Json& json) {
+  TRY(const auto rule, made_for_any_layout(json));
+  if (rule->supports_privacy()) return {};
+  return Error(Code::kInvalid, "the rule " + rule->name() +
+                                   " reads single updates; privacy and secureAggregation need a "
+                                   "rule that reads the mean alone, such as FedAvg");
 }
 
 Result<std::unique_ptr<Rule>> Rule::make(const codec::Json& json, LayoutPointer layout) {

@@ -101,6 +101,8 @@ class Rule {
   static Result<std::unique_ptr<Rule>> make(const codec::Json& json, LayoutPointer layout);
   /// kInvalid: make() would refuse the JSON.
   static Status check(const codec::Json& json);
+  /// The same, and kInvalid for a rule without supports_privacy().
+  static Status check_private(const codec::Json& json);
   /// Names that make() accepts, sorted.
   static std::vector<std::string> names();
 

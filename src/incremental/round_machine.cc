@@ -353,6 +353,8 @@ class Machine {
   bool follow_worker() {
     const WorkerReport* worker = report();
     if (worker != nullptr && worker->phase == Phase::kCompleted) return complete_attempt(*worker);
+    if (worker != nullptr && worker->phase == Phase::kFailed && worker->nothing_new)
+      correct_count();
     if (worker != nullptr && worker->phase == Phase::kFailed)
       return fail_attempt(worker->message, worker->permanent);
     if (worker != nullptr && worker->phase == Phase::kRunning && state_.phase != Phase::kRunning) {
@@ -367,6 +369,13 @@ class Machine {
       due(state_.attempt_since + deadline);
     }
     return false;
+  }
+
+  /// A disk that was absent for a while made used samples count as new. The trainer knows better,
+  /// and without its answer the trigger would fire for ever.
+  void correct_count() {
+    state_.used = std::min(state_.samples_seen, state_.used + state_.samples_at_start);
+    state_.samples_at_start = 0;
   }
 
   bool fail_attempt(const std::string& why, bool permanent) {

@@ -69,6 +69,7 @@ struct WorkerReport {
   std::string version;            // kCompleted: the uploaded candidate; empty: the assigned one
   std::string digest;             // of the candidate
   codec::Json comparison;         // kCompleted; null after a training with separate evaluation
+  bool nothing_new = false;       // kFailed: earlier rounds have used all samples
 };
 
 struct TrialReport {

@@ -368,6 +368,29 @@ TEST(LearningRound, RemovedFilesDoNotStopTheCount) {
   EXPECT_EQ(job.state.round, 2);
 }
 
+TEST(LearningRound, AbsentDiskStartsOneRoundAtMost) {
+  Job job;
+  job.accept();
+  const std::int64_t all = job.state.used;
+  ASSERT_GE(all, 10);
+  job.observation.samples = 0;
+  job.step();
+  job.observation.samples = all;
+  job.step();
+  ASSERT_EQ(job.phase(), "Train/Starting") << "the count alone shows no difference";
+  job.observation.samples = all + 3;  // while the trainer reads
+  WorkerReport failed = job.report(Phase::kFailed);
+  failed.permanent = true;
+  failed.nothing_new = true;
+  job.observation.workers = {failed};
+  job.step();
+  EXPECT_EQ(job.state.rounds.back().outcome, Outcome::kFailed);
+  EXPECT_EQ(new_samples(job.state, job.observation), 3);
+  const std::int64_t round = job.state.round;
+  for (int i = 0; i < 10; ++i) job.step(hours(1));
+  EXPECT_EQ(job.state.round, round);
+}
+
 TEST(LearningRound, CountThatArrivesLateIsNoNewSample) {
   Job job;
   job.start();

@@ -17,6 +17,8 @@ constexpr std::string_view kFailures = "failures";
 constexpr std::uint32_t kServerGroup = 65532;  // of varda-serve's pods (hosting/servers)
 // The set-group-id bit: new files belong to the group too.
 constexpr std::uint32_t kSampleFolderMode = 02775;
+constexpr std::chrono::seconds kSamplesAgain{2};
+constexpr std::uint32_t kSampleRootMode = 0700;  // of all models: pods mount folders below
 
 std::optional<artifact::Reason> reason_of(std::string_view text) {
   for (int i = 0; i <= static_cast<int>(artifact::Reason::kCancelled); ++i)
@@ -143,8 +145,8 @@ std::optional<SteadyTime> Manager::due() const {
 }
 
 SteadyTime Manager::next_check() const {
-  return std::min(
-      {disk_due_, requests_due_, joint_due_, progress_.due().value_or(SteadyTime::max())});
+  return std::min({disk_due_, requests_due_, joint_due_, samples_due_,
+                   progress_.due().value_or(SteadyTime::max())});
 }
 
 std::map<JobKey, JobReport> Manager::jobs() const {
@@ -375,7 +377,10 @@ void Manager::write_samples_files() {
     const bool keeps = model.samples.is_object() && !options_.sample_root.empty();
     if (keeps && !sample_folders_.contains(model.key)) {
       const os::Path folder = options_.sample_root / model.key;
-      Status made = spool::make_folder(fs_, folder, kSampleFolderMode);
+      // Samples may be private, and others may read a data directory that existed before.
+      Status made = fs_.make_directories(options_.sample_root, kSampleRootMode);
+      if (made.ok()) made = fs_.set_mode(options_.sample_root, kSampleRootMode);
+      if (made.ok()) made = spool::make_folder(fs_, folder, kSampleFolderMode);
       // The server's user is in this group. Only root may set it; without root, pods run as the
       // agent's user.
       for (const os::Path& path : {folder, folder / spool::kPending, folder / spool::kLabel}) {
@@ -468,8 +473,29 @@ void Manager::act(const Plan& plan) {
     exposed_.erase(key);
     numbered_.erase(key);
     sample_folders_.erase(key);
-    if (!options_.sample_root.empty()) complain(key, fs_.remove_all(options_.sample_root / key));
     log::info("model removed", {{"model", key}});
+  }
+  if (clock_.now() >= samples_due_) remove_old_samples();
+}
+
+void Manager::remove_old_samples() {
+  samples_due_ = SteadyTime::max();
+  const auto names_in = [this](const os::Path& directory) {
+    const auto names = fs_.list(directory);
+    return names.ok() ? *names : std::vector<std::string>();
+  };
+  if (options_.sample_root.empty()) return;
+  std::set<std::string> known;
+  for (const api::EdgeModel& model : list_->spec.models) known.insert(model.key);
+  for (const std::string& ns : names_in(options_.sample_root)) {
+    for (const std::string& name : names_in(options_.sample_root / ns)) {
+      const std::string key = ns + "/" + name;
+      if (known.contains(key)) continue;
+      samples_due_ = clock_.now() + kSamplesAgain;
+      if (const Status removed = fs_.remove_all(options_.sample_root / key); !removed.ok())
+        log::warn("kept samples not removed, trying again",
+                  {{"model", key}, {"error", removed.error()}});
+    }
   }
 }
 
@@ -598,7 +624,10 @@ void Manager::step() {
     const MutexLock lock(mutex_);
     dirty_ = false;  // later events need another step
     progress_.publish_reports(clock_.now());
-    if (desired_) list_ = std::exchange(desired_, std::nullopt);
+    if (desired_) {
+      list_ = std::exchange(desired_, std::nullopt);
+      samples_due_ = SteadyTime::min();
+    }
   }
   if (list_) carry_out();
   publish_models();

@@ -96,6 +96,9 @@ class Manager final : public core::NodeComponent {
   void check_tree();
   /// Writes the joint.json files, before any target.
   void write_joint_files();
+  /// Removes the kept samples of models that are not in the work list. Looks again until nothing
+  /// is left: a server that ends may write once more.
+  void remove_old_samples();
   /// Writes the samples.json files, and makes the directories of kept samples.
   void write_samples_files();
   void act(const Plan& plan);
@@ -144,6 +147,7 @@ class Manager final : public core::NodeComponent {
   SteadyTime disk_due_;
   SteadyTime requests_due_;
   SteadyTime joint_due_ = SteadyTime::max();
+  SteadyTime samples_due_ = SteadyTime::max();  // for remove_old_samples()
 
   mutable Mutex mutex_;
   runtime::Wakeup wakeup_;

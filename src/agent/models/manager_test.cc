@@ -130,6 +130,45 @@ TEST_F(ModelManagerTest, LongDownloadIsReportedEveryTenSecondsUntilItEnds) {
                                                "Downloading 20971520/104857600", "Failed 0/0"}));
 }
 
+TEST_F(ModelManagerTest, OtherUsersReachNoSamples) {
+  // The directory of a node's agent may exist before, and be open to all users.
+  CHECK(fs.make_directories("/data/samples/default", 0755).ok());
+  Manager keeping{
+      {.clock = &clock, .sample_root = "/data/samples"}, store, tree, fs, http, *state_store, *rng};
+  spec.models[0].samples = Json::object({{"version", 1}});
+  keeping.load();
+  std::vector<runtime::Task> steps = keeping.tasks();
+  keeping.apply({{"", 3}, spec});
+  for (const runtime::Task& task : steps)
+    if (task.name == "models") task.step(ctx);
+  EXPECT_EQ(fs.stat("/data/samples/default/digits/pending").value()->mode & 0777U, 0775U);
+  EXPECT_EQ(fs.stat("/data/samples").value()->mode & 0777U, 0700U);
+}
+
+TEST_F(ModelManagerTest, SamplesOfARemovedModelGoThoughItsServerWritesOnceMore) {
+  Manager keeping{
+      {.clock = &clock, .sample_root = "/data/samples"}, store, tree, fs, http, *state_store, *rng};
+  const auto look = [&] {
+    clock.advance(seconds(3));
+    for (const runtime::Task& task : keeping.tasks()) {
+      const auto due = task.due();
+      if (task.name == "models" && due && *due <= clock.now()) task.step(ctx);
+    }
+  };
+  keeping.load();
+  spec.models[0].samples = Json::object({{"version", 1}});
+  keeping.apply({{"", 3}, spec});
+  look();
+  ASSERT_TRUE(fs.stat("/data/samples/default/digits/pending").value());
+  keeping.apply({{"", 4}, {}});
+  look();
+  EXPECT_FALSE(fs.stat("/data/samples/default/digits").value());
+  CHECK(fs.make_directories("/data/samples/default/digits", 0755).ok());
+  CHECK(os::write_file_atomically(fs, "/data/samples/default/digits/state.json", "{}").ok());
+  look();
+  EXPECT_FALSE(fs.stat("/data/samples/default/digits").value());
+}
+
 TEST_F(ModelManagerTest, FormatOfAnInstalledTensorflowModelIsReported) {
   CHECK(fs.make_directories("/installed", 0755).ok());
   CHECK(os::write_file_atomically(fs, "/installed/frozen.pb", "graph").ok());

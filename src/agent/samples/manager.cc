@@ -42,6 +42,7 @@ struct Manager::Look {
   const os::Path root;
   EdgeSamplesReport report;
   bool to_dataset = false;  // labelled samples have a place
+  bool may_ask = false;     // there is a bigger model, and it answered
   std::size_t asks = 0;
 
   void fail(std::string reason, std::string message) {
@@ -141,6 +142,11 @@ void Manager::step(const Context& ctx) {
     after[one.key] = look(ctx, one, std::move(last));
   }
   const bool differs = after != before;
+  std::erase_if(known_, [&](const auto& one) { return !after.contains(one.first); });
+  std::erase_if(pauses_, [&](const auto& one) {
+    return std::none_of(work.begin(), work.end(),
+                        [&](const EdgeSamples& of) { return of.url == one.first; });
+  });
   {
     const MutexLock lock(mutex_);
     reports_ = std::move(after);
@@ -235,44 +241,70 @@ void Manager::take_labelled(Look& look) {
 }
 
 void Manager::take_pending(const Context& ctx, Look& look) {
-  const auto pending = spool::list(fs_, look.root);
+  const auto pending = spool::pending_ids(fs_, look.root);
   if (!pending.ok()) return look.fail(pending.error());
   look.report.pending = static_cast<std::int64_t>(pending->size());
-  const auto paused = paused_until_.find(look.work.url);
-  const bool asks =
-      !look.work.url.empty() && (paused == paused_until_.end() || clock_.now() >= paused->second);
-  for (const Facts& facts : *pending) {
+  const auto pause = pauses_.find(look.work.url);
+  const bool is_paused = pause != pauses_.end() && clock_.now() < pause->second.until;
+  look.may_ask = !look.work.url.empty() && !is_paused;
+  // Facts change by ask() alone, so thousands of samples are not read every second.
+  Known& known = known_[look.work.key];
+  if (!(known.work == look.work) || known.to_dataset != look.to_dataset)
+    known = {.work = look.work, .to_dataset = look.to_dataset, .samples = {}};
+  std::map<std::string, Known::Need> samples;
+  for (const std::string& id : *pending) {
     if (ctx.done()) return;
-    const bool labelled = facts.pseudo_label && spool::is_class_name(facts.pseudo_label->label) &&
-                          facts.pseudo_label->score >= look.work.minimum.value_or(0);
-    if (labelled) {
-      if (!look.to_dataset) continue;
-      const Status moved = move(look.root / spool::kPending / facts.file(),
-                                os::Path(look.work.path) / facts.pseudo_label->label, facts.file());
-      if (!moved.ok()) {
-        if (moved.error().code() != Code::kNotFound) look.fail(moved.error());
-        continue;
-      }
-      (void)spool::discard(fs_, look.root, facts.id, facts.format);
-      --look.report.pending;
-      ++look.report.moved;
-      ++look.report.moved_pseudo;
-      if (options_.metrics != nullptr)
-        options_.metrics
-            ->counter("varda_agent_samples_moved_total",
-                      "Labelled samples put into Datasets, by the origin of the label.",
-                      {{"origin", "model"}})
-            .add();
-    } else if (asks && look.asks < options_.asks_max && !was_asked(facts, look.work.model)) {
-      ask(ctx, look, facts);
-    }
+    std::optional<Known::Need> need;
+    if (const auto found = known.samples.find(id); found != known.samples.end())
+      need = found->second;
+    const bool asks = need == Known::Need::kAnswer && look.may_ask && look.asks < options_.asks_max;
+    if (!need || asks) need = take_one(ctx, look, id);
+    if (need) samples.emplace_hint(samples.end(), id, *need);
+    // Until the next question, the problem stays in the report.
+    if (need == Known::Need::kAnswer && is_paused)
+      look.fail("ModelUnreachable", pause->second.message);
   }
+  known.samples = std::move(samples);
 }
 
-void Manager::ask(const Context& ctx, Look& look, Facts facts) {
+std::optional<Manager::Known::Need> Manager::take_one(const Context& ctx, Look& look,
+                                                      const std::string& id) {
+  const auto read = spool::read_facts(fs_, look.root, id);
+  if (!read.ok()) return std::nullopt;  // removed meanwhile, or torn by a power cut
+  const Facts& facts = *read;
+  const auto info = fs_.stat(look.root / spool::kPending / facts.file());
+  if (!info.ok() || !*info || (*info)->kind != os::FileKind::kFile) return std::nullopt;
+  const bool labelled = facts.pseudo_label && spool::is_class_name(facts.pseudo_label->label) &&
+                        facts.pseudo_label->score >= look.work.minimum.value_or(0);
+  if (!labelled) {
+    if (look.work.url.empty() || was_asked(facts, look.work.model)) return Known::Need::kNothing;
+    if (!look.may_ask || look.asks >= options_.asks_max) return Known::Need::kAnswer;
+    return ask(ctx, look, facts);
+  }
+  if (!look.to_dataset) return Known::Need::kNothing;
+  const Status moved = move(look.root / spool::kPending / facts.file(),
+                            os::Path(look.work.path) / facts.pseudo_label->label, facts.file());
+  if (!moved.ok()) {
+    if (moved.error().code() != Code::kNotFound) look.fail(moved.error());
+    return std::nullopt;
+  }
+  (void)spool::discard(fs_, look.root, facts.id, facts.format);
+  --look.report.pending;
+  ++look.report.moved;
+  ++look.report.moved_pseudo;
+  if (options_.metrics != nullptr)
+    options_.metrics
+        ->counter("varda_agent_samples_moved_total",
+                  "Labelled samples put into Datasets, by the origin of the label.",
+                  {{"origin", "model"}})
+        .add();
+  return std::nullopt;
+}
+
+std::optional<Manager::Known::Need> Manager::ask(const Context& ctx, Look& look, Facts facts) {
   const EdgeSamples& work = look.work;
   const auto bytes = spool::read_sample(fs_, look.root, facts);
-  if (!bytes.ok()) return;  // taken by another process
+  if (!bytes.ok()) return std::nullopt;  // taken by another process
   ++look.asks;
   std::string version;
   const auto answer = answer_of(ctx.with_timeout(options_.timeout), work, facts, *bytes, version);
@@ -291,8 +323,9 @@ void Manager::ask(const Context& ctx, Look& look, Facts facts) {
     look.fail("ModelUnusable", "sample " + facts.id + ": " + answer.error().message());
   } else {
     look.asks = options_.asks_max;
-    paused_until_[work.url] = clock_.now() + options_.pause;
-    return look.fail("ModelUnreachable", answer.error().message());
+    pauses_[work.url] = {clock_.now() + options_.pause, answer.error().message()};
+    look.fail("ModelUnreachable", answer.error().message());
+    return Known::Need::kAnswer;
   }
   if (facts.answers.size() < spool::kAnswersMax) facts.answers.push_back(std::move(given));
   // The answer stays with the sample: it is asked once, and people see it.
@@ -300,6 +333,7 @@ void Manager::ask(const Context& ctx, Look& look, Facts facts) {
       os::write_file_atomically(fs_, look.root / spool::kPending / (facts.id + ".json"),
                                 codec::write_json(to_json(facts)) + "\n");
   if (!noted.ok()) look.fail(noted.error());
+  return std::nullopt;
 }
 
 Result<spool::ClassScore> Manager::answer_of(const Context& ctx, const EdgeSamples& work,

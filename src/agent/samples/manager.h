@@ -11,6 +11,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -60,6 +61,16 @@ class Manager final : public core::NodeComponent {
     std::string reason, message;
   };
   struct Look;  // at one spool
+  /// Pending samples of one spool that need no look, because their facts are known.
+  struct Known {
+    enum class Need : std::uint8_t {
+      kNothing,
+      kAnswer
+    };  // kAnswer: the bigger model was not asked
+    api::EdgeSamples work;
+    bool to_dataset = false;
+    std::map<std::string, Need> samples;  // by id
+  };
 
   std::optional<SteadyTime> due() const;
   void step(const Context& ctx);
@@ -67,7 +78,9 @@ class Manager final : public core::NodeComponent {
                               api::EdgeSamplesReport before);
   void take_labelled(Look& look);
   void take_pending(const Context& ctx, Look& look);
-  void ask(const Context& ctx, Look& look, spool::Facts facts);
+  /// Returns the need of the sample from now on. Nothing: its facts must be read again.
+  std::optional<Known::Need> take_one(const Context& ctx, Look& look, const std::string& id);
+  std::optional<Known::Need> ask(const Context& ctx, Look& look, spool::Facts facts);
   Result<spool::ClassScore> answer_of(const Context& ctx, const api::EdgeSamples& work,
                                       const spool::Facts& facts, const std::string& bytes,
                                       std::string& version);
@@ -83,7 +96,12 @@ class Manager final : public core::NodeComponent {
   core::StateStore& state_store_;
   Rng& rng_;
 
-  std::map<std::string, SteadyTime> paused_until_;  // by URL; of the task
+  struct Pause {
+    SteadyTime until;
+    std::string message;
+  };
+  std::map<std::string, Pause> pauses_;  // by URL; of the task
+  std::map<std::string, Known> known_;   // by key; of the task
 
   mutable Mutex mutex_;
   runtime::Wakeup wakeup_;

@@ -207,6 +207,37 @@ TEST_F(SamplesManager, UnreachableModelPausesAndMovesContinue) {
   EXPECT_EQ(big_.asked, asked + 1);
 }
 
+TEST_F(SamplesManager, UnreachableModelStaysInTheReport) {
+  apply_asking();
+  big_.status = 503;
+  add();
+  EXPECT_EQ(step().reason, "ModelUnreachable");
+  const int published = published_, asked = big_.asked;
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(step().reason, "ModelUnreachable");
+  EXPECT_EQ(big_.asked, asked) << "the pause is not over";
+  EXPECT_EQ(published_, published);
+}
+
+TEST_F(SamplesManager, WaitingSamplesAreReadOnce) {
+  for (int i = 0; i < 50; ++i) add();
+  EXPECT_EQ(step().pending, 50);
+  int opened = 0;
+  fs_.on_call([&](std::string_view call, const os::Path&) {
+    opened += call == "open" ? 1 : 0;
+    return Status();
+  });
+  EXPECT_EQ(step().pending, 50);
+  EXPECT_EQ(opened, 0);
+  fs_.on_call(nullptr);
+  const std::string last = add();
+  ASSERT_TRUE(spool::label(fs_, kSpool, last, "good").ok());
+  EXPECT_EQ(step().moved, 1);
+  apply_asking(0.5);
+  for (int i = 0; i < 13; ++i) step();
+  EXPECT_EQ(big_.asked, 50) << "other work reads them again";
+  EXPECT_EQ(step().moved_pseudo, 50);
+}
+
 TEST_F(SamplesManager, PathOutsideOfTheRootsIsRefused) {
   apply({.path = "/etc"});
   const std::string id = add();

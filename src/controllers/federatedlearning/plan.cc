@@ -507,8 +507,11 @@ std::optional<Problem> settings_problem(const FederatedLearningJob& job) {
   const Json wanted = aggregator_settings(job);
   const auto settings = federated::parse_settings(wanted);
   Status status = settings.ok() ? Status() : Status(settings.error());
-  if (status.ok() && wanted["aggregator"].is_object())
-    status = federated::Rule::check(wanted["aggregator"]);
+  if (status.ok() && wanted["aggregator"].is_object()) {
+    const bool is_private = settings->secure || settings->privacy;
+    status = is_private ? federated::Rule::check_private(wanted["aggregator"])
+                        : federated::Rule::check(wanted["aggregator"]);
+  }
   if (status.ok()) return {};
   return Problem{"SettingsInvalid", "spec.federated: " + status.error().message()};
 }

@@ -203,6 +203,7 @@ TEST_F(IncrementalInACluster, BetterVersionServesAndBecomesVersionOfTheModel) {
   serve(version);
   ASSERT_TRUE(eventually([&] { return machine("version") == version; })) << api_.get(kJob).text;
   EXPECT_EQ(condition("Evaluated")["status"].as_string(), "True");
+  EXPECT_EQ(condition("Deploy")["reason"].as_string(), "Completed") << "of the round that ended";
   const Json last = job().at("status/rounds/0");
   EXPECT_EQ(last["outcome"].as_string(), "Accepted");
   EXPECT_EQ(last["version"].as_string(), version);
@@ -230,6 +231,8 @@ TEST_F(IncrementalInACluster, WorseVersionNeverServes) {
       << api_.get(kJob).text;
   EXPECT_EQ(job().at("status/rounds/0/outcome").as_string(), "Refused");
   EXPECT_EQ(condition("Evaluated")["status"].as_string(), "False");
+  EXPECT_EQ(condition("Eval")["reason"].as_string(), "Completed");
+  EXPECT_EQ(condition("Deploy")["reason"].as_string(), "Failed");
   EXPECT_EQ(target(), "1");
   EXPECT_FALSE(exists(kEdgeaiModels + "/digits"));
 }
@@ -327,6 +330,27 @@ TEST_F(IncrementalInACluster, MetricsFollowTheStatusUntilDeletion) {
   })) << text();
   ASSERT_EQ(api_.remove(kJob).status, 200);
   EXPECT_TRUE(eventually([&] { return text().find("varda_incremental") == std::string::npos; }));
+}
+
+TEST_F(IncrementalInACluster, OneOfTwoJobsWritesTheModel) {
+  start_all();
+  post(kJobs,
+       "{apiVersion: sedna.io/v1alpha1, kind: IncrementalLearningJob, metadata: {name: second}, "
+       "spec: {nodeName: edge0, dataset: {name: fresh}, initialModel: {name: digits-0}, "
+       "trainSpec: {}, evalSpec: {}, deploySpec: {model: {name: digits}, servingPort: 8081}}}");
+  const auto waits = [&](const std::string& name) {
+    const Json live = get(kJobs + "/" + name);
+    for (const Json& one : live.at("status/conditions").as_array())
+      if (one["type"].as_string() == "Ready") return one["reason"].as_string() == "ModelInUse";
+    return false;
+  };
+  // Both were created in one second, so their uids decide.
+  EXPECT_TRUE(eventually([&] { return waits("digits") != waits("second"); }));
+  ASSERT_TRUE(becomes_idle());
+  ASSERT_NE(waits("digits"), waits("second"));
+  const bool second = waits("second");
+  ASSERT_EQ(api_.remove(second ? kJob : kJobs + "/second").status, 200);
+  EXPECT_TRUE(eventually([&] { return !waits(second ? "second" : "digits"); }));
 }
 
 TEST_F(IncrementalInACluster, IdleJobCausesNoWrites) {

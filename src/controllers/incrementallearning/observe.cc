@@ -293,8 +293,18 @@ class Observer {
     show_rounds();
   }
 
-  // The stage at work has the phase of the machine. Earlier stages of the round are completed, and
-  // later ones wait.
+  /// The end of a stage in the last round that came so far. Nothing: no such round is known.
+  const incremental::Transition* last_end_of(Stage stage) const {
+    for (auto step = state_.history.rbegin(); step != state_.history.rend(); ++step) {
+      if (step->stage == stage &&
+          (step->phase == Phase::kCompleted || step->phase == Phase::kFailed))
+        return &*step;
+    }
+    return nullptr;
+  }
+
+  // The stage at work has the phase of the machine. Earlier stages of the round are completed.
+  // Later ones have the result of the round before.
   void show_stage_conditions() {
     for (const Stage stage : {Stage::kTrain, Stage::kEval, Stage::kDeploy}) {
       const std::string type(incremental::to_string(stage));
@@ -308,8 +318,14 @@ class Observer {
                                codec::clipped(message, kMessageMax)});
       } else if (stage < state_.stage) {
         conditions_.set(type, {kTrue, "Completed", "round " + text_of(state_.round)});
+      } else if (const incremental::Transition* end = last_end_of(stage)) {
+        // Short stages begin and end in one look, so the machine is never seen in them.
+        const bool is = end->phase == Phase::kCompleted;
+        conditions_.set(type, {is ? kTrue : kFalse, std::string(incremental::to_string(end->phase)),
+                               codec::clipped("round " + text_of(end->round) + ": " + end->message,
+                                              kMessageMax)});
       } else if (meta::find_condition(status().conditions, type) == nullptr) {
-        conditions_.set(type, no("Waiting", "no round has come so far"));
+        conditions_.set(type, no("Waiting", "no round has reached this stage"));
       }
     }
   }
@@ -358,6 +374,36 @@ class Observer {
     status().summary.samples = text_of(shown.fresh) + " new, " + text_of(shown.total);
   }
 
+  /// The reason why labelled samples cannot reach the Dataset. Nothing: they can from some node.
+  std::optional<Problem> labels_problem() const {
+    const std::string& name = job_.spec.dataset.name;
+    std::string format, node;
+    const auto read = [&](const auto& found) {
+      format = found->spec.format;
+      node = found->spec.node_name;
+    };
+    const auto found = world_.datasets.find(name);
+    const runs::NamedDatasets named =
+        found == world_.datasets.end() ? runs::NamedDatasets() : found->second;
+    const std::string& group = job_.spec.dataset.group;
+    if (named.edgeai != nullptr && group != "sedna.io") {
+      read(named.edgeai);
+    } else if (named.sedna != nullptr && group != "edgeai.io") {
+      read(named.sedna);
+    } else {
+      return Problem{"DatasetNotFound", "there is no Dataset " + name};
+    }
+    if (format != kFolderFormat)
+      return Problem{"FormatUnsupported", "Dataset " + name + " has the format " + format +
+                                              ": labelled samples need the format " +
+                                              std::string(kFolderFormat)};
+    if (std::none_of(servers_.begin(), servers_.end(),
+                     [&](const ServerFinding& one) { return one.report.name == node; }))
+      return Problem{"DatasetElsewhere",
+                     "Dataset " + name + " is on node " + node + ", where the job does not serve"};
+    return {};
+  }
+
   /// Problems of the way from kept samples to the Dataset.
   void show_labels() {
     std::int64_t moved = 0;
@@ -372,6 +418,7 @@ class Observer {
           no(server.labels->reason, "node " + server.report.name + ": " + server.labels->message));
     }
     if (!any) return conditions_.erase("Labels");
+    if (const auto problem = labels_problem()) return conditions_.set("Labels", no(*problem));
     conditions_.set(
         "Labels", {kTrue, "Moved",
                    text_of(moved) + " labelled samples are in Dataset " + job_.spec.dataset.name});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "codec/digest.h"
@@ -232,6 +233,12 @@ class Planner {
              false;
     out_.state = std::move(state).value();
     out_.wanted = incremental::wanted_of(out_.settings, out_.state);
+    if (!world_.older_writer.empty())
+      return fail("ModelInUse", "Model " + job_.spec.deploy_spec.model.name +
+                                    " gets the versions of the older IncrementalLearningJob " +
+                                    world_.older_writer +
+                                    ": change deploySpec.model, or delete one of the jobs"),
+             false;
     return true;
   }
 
@@ -624,13 +631,30 @@ Result<incremental::Settings> settings_of(const api::IncrementalLearningJobSpec&
   return out;
 }
 
+namespace {
+
+const std::string& group_of_output(const IncrementalLearningJob& job) {
+  const std::string& group = job.spec.deploy_spec.model.group;
+  return group.empty() ? api::Model::resource().group : group;
+}
+
+}  // namespace
+
 std::optional<hosting::AnyModel> output_model(const IncrementalLearningJob& job,
                                               const hosting::AnyModels& models) {
-  const std::string& wanted = job.spec.deploy_spec.model.group;
-  const std::string group = wanted.empty() ? api::Model::resource().group : wanted;
+  const std::string& group = group_of_output(job);
   for (const hosting::AnyModel& model : models)
     if (model.group == group) return model;
   return {};
+}
+
+bool writes_first(const IncrementalLearningJob& other, const IncrementalLearningJob& job) {
+  const auto age = [](const IncrementalLearningJob& one) {
+    return std::tie(one.metadata.creation_timestamp, one.metadata.uid);
+  };
+  return !other.metadata.deleting() && other.metadata.ns == job.metadata.ns &&
+         other.spec.deploy_spec.model.name == job.spec.deploy_spec.model.name &&
+         group_of_output(other) == group_of_output(job) && age(other) < age(job);
 }
 
 api::ManifestEntry entry_of(const IncrementalVersion& version,

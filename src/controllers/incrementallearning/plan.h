@@ -40,6 +40,8 @@ inline constexpr const char* kTrainerName = "incremental-trainer";
 inline constexpr const char* kServerName = "incremental-server";
 /// End of the key of the evaluated candidate in EdgeNode.spec.models.
 inline constexpr const char* kCandidateName = "incremental-candidate";
+/// The format of Datasets that take labelled samples: one folder for each class.
+inline constexpr std::string_view kFolderFormat = "imagefolder";
 /// Directory of the candidate in the containers of the stage Eval.
 inline constexpr const char* kCandidateMount = "/var/run/varda/candidate";
 /// End of the key of evalSpec.initialEvalModel in EdgeNode.spec.models, and its directory.
@@ -61,6 +63,7 @@ struct IncrementalWorld {
   std::vector<ChildPtr> children;            // InferenceModels of the job
   std::vector<workers::PodPtr> server_pods;  // of these InferenceModels
   hosting::AnyModels outputs;                // Models named deploySpec.model.name
+  std::string older_writer;                  // an older job with the same Model; "": none
 };
 
 /// A node that serves.
@@ -92,6 +95,10 @@ struct IncrementalPlan {
   std::optional<hosting::Problem> waiting;  // the pod waits for files
   std::vector<PlannedServer> servers;
 };
+
+/// True if both jobs write the same Model, and `other` is the older one. Two writers would undo
+/// each other's change for ever.
+bool writes_first(const api::IncrementalLearningJob& other, const api::IncrementalLearningJob& job);
 
 /// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
 IncrementalPlan plan(const api::IncrementalLearningJob& job, const IncrementalWorld& world,

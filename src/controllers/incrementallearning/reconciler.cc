@@ -23,7 +23,6 @@ using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
 
 constexpr std::size_t kIncrementalJobsAtOnce = 4;
-constexpr std::string_view kFolderFormat = "imagefolder";
 // A cluster's policy may later accept the refused pod, and no watch reports that.
 constexpr Duration kRefusedObjectAgain = std::chrono::minutes(2);
 // Time in which the cache gets a newer job.
@@ -57,6 +56,22 @@ std::vector<std::string> incremental_by_model(const IncrementalLearningJob& job)
   if (const auto& model = job.spec.eval_spec.initial_eval_model)
     keys.insert(ObjectKey{ns, model->name}.str());
   return values_of(std::move(keys));
+}
+
+/// The younger jobs with the same Model wait for the older one.
+Keys jobs_with_same_model(const IncrementalLearningJob& job, const runtime::Caches& caches) {
+  Keys keys;
+  const ObjectKey model{job.metadata.ns, job.spec.deploy_spec.model.name};
+  for (const auto& other :
+       caches.of<IncrementalLearningJob>().by_index(kIncrementalByModel, model.str()))
+    if (other->metadata.key() != job.metadata.key()) keys.push_back(other->metadata.key());
+  return keys;
+}
+
+bool same_claim_of_model(const IncrementalLearningJob& before, const IncrementalLearningJob& now) {
+  return before.metadata.uid == now.metadata.uid &&
+         before.metadata.generation == now.metadata.generation &&
+         before.metadata.deleting() == now.metadata.deleting();
 }
 
 const std::string& label_model(const IncrementalLearningJob& job) {
@@ -165,6 +180,7 @@ void IncrementalReconciler::watches(runtime::Watches<IncrementalLearningJob>& w)
     return incremental_with(kIncrementalByNode, node.metadata.name, caches);
   });
   w.maps<api::Pod>(job_of_server);
+  w.maps<IncrementalLearningJob>(jobs_with_same_model, same_claim_of_model);
   const auto of_model = [](const auto& model, const runtime::Caches& caches) {
     return incremental_with(kIncrementalByModel, model.metadata.key().str(), caches);
   };
@@ -207,7 +223,11 @@ IncrementalWorld IncrementalReconciler::look(const IncrementalLearningJob& job) 
   for (const ChildPtr& child : world.children)
     for (auto& pod : caches_.of<api::Pod>().owned_by(child->metadata.uid))
       world.server_pods.push_back(std::move(pod));
-  world.outputs = hosting::named_models({ns, job.spec.deploy_spec.model.name}, caches_);
+  const ObjectKey output{ns, job.spec.deploy_spec.model.name};
+  world.outputs = hosting::named_models(output, caches_);
+  for (const auto& other :
+       caches_.of<IncrementalLearningJob>().by_index(kIncrementalByModel, output.str()))
+    if (writes_first(*other, job)) world.older_writer = other->metadata.name;
   return world;
 }
 

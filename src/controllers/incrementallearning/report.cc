@@ -1,5 +1,6 @@
 #include "controllers/incrementallearning/report.h"
 
+#include <string_view>
 #include <utility>
 
 #include "codec/text.h"
@@ -11,6 +12,9 @@ namespace {
 using incremental::Assignment;
 using incremental::Phase;
 using incremental::Stage;
+
+// `skipped` of a trainer that found no new sample (apps/varda-train).
+constexpr std::string_view kNothingNew = "NoNewSamples";
 
 /// Members of a result that name its attempt. A worker of the user may leave out attempt and stage.
 bool is_of(const Json& data, const Assignment& assignment) {
@@ -54,6 +58,7 @@ std::optional<StageReport> reported_end(const Json* report, const Assignment& as
       out.report.phase = Phase::kFailed;
       out.report.permanent = true;
       const std::string& skipped = data["skipped"].as_string();
+      out.report.nothing_new = skipped == kNothingNew;
       out.report.message =
           skipped.empty() ? "results/final has no data.artifact: the name of the file that the "
                             "trainer put to /v1/artifacts"

@@ -17,6 +17,15 @@ using spool::Facts;
 
 constexpr std::string_view kLockFile = ".lock";
 
+// Outputs and answers stay in memory too, and may be larger than the request.
+std::size_t bytes_of(const Answered& answered) {
+  std::size_t bytes = answered.call.body == nullptr ? 0 : answered.call.bytes();
+  for (const tensor::Named& output : answered.outputs) bytes += output.tensor.bytes().size();
+  for (const TierAnswer& one : answered.later)
+    if (one.envelope.body != nullptr) bytes += one.envelope.body->size();
+  return bytes;
+}
+
 std::string label_of(std::size_t index, const std::vector<std::string>& labels) {
   return index < labels.size() ? codec::clipped(labels[index], spool::kLabelBytesMax)
                                : std::to_string(index);
@@ -136,7 +145,7 @@ void Keeper::start() {
 }
 
 bool Keeper::submit(Item item) {
-  const std::size_t bytes = item.answered.call.bytes();
+  const std::size_t bytes = bytes_of(item.answered);
   const MutexLock lock(mutex_);
   if (stopping_ || queue_.size() >= options_.queue_max ||
       queue_bytes_ + bytes > options_.queue_bytes_max)
@@ -183,7 +192,7 @@ void Keeper::work() {
       if (queue_.empty()) break;
       item = std::move(queue_.front());
       queue_.pop_front();
-      if (item.answered.call.body != nullptr) queue_bytes_ -= item.answered.call.bytes();
+      queue_bytes_ -= bytes_of(item.answered);
       busy_ = true;
     }
     contain("sample not kept because of an exception", [&] { write(item); });

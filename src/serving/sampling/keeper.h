@@ -24,10 +24,10 @@ namespace varda::serving::sampling {
 class Keeper {
  public:
   struct Options {
-    std::filesystem::path directory;  // the spool of a model is DIRECTORY/MODEL
-    std::size_t queue_max = 64;       // requests
-    std::size_t queue_bytes_max = std::size_t{32} << 20;
-    std::chrono::milliseconds retry{5000};  // after a spool that could not be opened
+    std::filesystem::path directory;                      // the spool of a model is DIRECTORY/MODEL
+    std::size_t queue_max = 64;                           // requests
+    std::size_t queue_bytes_max = std::size_t{32} << 20;  // with outputs and later answers
+    std::chrono::milliseconds retry{5000};                // after a spool that could not be opened
     oip::Limits limits = {};
   };
   /// All references outlive the keeper.

@@ -281,6 +281,19 @@ TEST_F(Sampling, FullQueueDropsAndCounts) {
   EXPECT_THAT(registry_.text(), HasSubstr("varda_samples_dropped_total{model=\"m\"} 1\n"));
 }
 
+TEST_F(Sampling, OutputsCountAgainstTheBytesOfTheQueue) {
+  models_.add("m", "3", kModel);
+  models_.samples_file("m", kSamples);
+  const std::string request = body(0.375F, 0.625F);
+  run({.queue_bytes_max = request.size() + 4});  // the output has 8 bytes
+  EXPECT_EQ(call("POST", "/v2/models/m/infer", request).status, 200);
+  const SteadyTime end = system_clock().now() + std::chrono::seconds(5);
+  while (counts()["dropped"].as_integer() < 1 && system_clock().now() < end)
+    std::this_thread::yield();
+  EXPECT_EQ(codec::write_json(counts()["dropped"]), "1");
+  EXPECT_THAT(kept(), IsEmpty());
+}
+
 TEST_F(Sampling, SpoolThatCannotBeOpenedNeverStopsAnswers) {
   models_.add("m", "3", kModel);
   models_.samples_file("m", kSamples);
