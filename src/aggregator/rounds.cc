@@ -187,13 +187,14 @@ void CoordinatorImpl::begin_secure() {
   if (!task || (secure_ && secure_->task() == *task)) return;
   const auto step_time = std::clamp<std::chrono::milliseconds>(
       settings_.round_deadline / kSecureStepsInDeadline, kSecureStepMin, kSecureStepMax);
-  secure_.emplace(*task,
-                  SecureRound::Options{
-                      .sum = {.id = secure_sum_name(job_, *task), .length = layout_->size() + 1},
-                      .neighbours = static_cast<std::size_t>(settings_.secure->neighbours),
-                      .seed = system_rng().next(),
-                      .step_time = step_time},
-                  clock_.now());
+  secure_.emplace(
+      *task,
+      SecureRound::Options{.sum = {.id = secure_sum_name(job_, *task),
+                                   .length = layout_->size() + federated::kMaskedTail},
+                           .neighbours = static_cast<std::size_t>(settings_.secure->neighbours),
+                           .seed = system_rng().next(),
+                           .step_time = step_time},
+      clock_.now());
 }
 
 void CoordinatorImpl::advance_secure() {
@@ -304,7 +305,8 @@ Status CoordinatorImpl::add_vectors(const std::vector<AcceptedUpdate>& updates,
     if (server.summed().contains(update.client)) continue;  // before an error of the disk
     TRY(const Sha256 digest, Sha256::parse(update.digest));
     const os::Path path = store_->path_of(StoredUpdate{round.number, update.client, digest});
-    const auto file = federated::read_masked(fs_, path, task, base, layout_->size() + 1);
+    const auto file =
+        federated::read_masked(fs_, path, task, base, layout_->size() + federated::kMaskedTail);
     if (!file.ok()) {
       const Error& error = file.error().error;
       return Error(file.error().reason == RefusalReason::kIo ? Code::kInternal : Code::kCorrupt,

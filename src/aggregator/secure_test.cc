@@ -368,6 +368,13 @@ class ByHand {
   const codec::Sha256& base() const { return base_; }
   std::string path(const std::string& part) const { return "/v1/secure/" + task_ + "/" + part; }
   privacy::SumClient& sum() { return sum_; }
+  /// The file of an update.
+  std::string update(std::span<const float> delta, std::uint64_t samples) {
+    const federated::MaskedForm form{.limit = 8, .clients = 5, .weight_max = 65'536};
+    auto mine = federated::to_integers(form, delta, samples).value();
+    EXPECT_TRUE(sum_.add_masks(mine.values).ok());
+    return federated::encode_masked({.task = task_, .base = base_}, mine.values).value();
+  }
   /// The file of a masked vector. Before the masks, each of its values is `value`.
   std::string file(std::uint32_t value) {
     std::vector<std::uint32_t> values(length_, value);
@@ -391,7 +398,10 @@ class SecureMessages : public SecureJobs {
     sample_.settings.rounds = 1;
     sample_.settings.round_deadline = std::chrono::seconds(5);  // a step has one second
   }
-  std::size_t length() const { return sample_.model().weights().layout().size() + 1; }
+  std::size_t length() const {
+    return sample_.model().weights().layout().size() + federated::kMaskedTail;
+  }
+  std::size_t changes() const { return length() - federated::kMaskedTail; }
   void open_round() {
     start();
     for (const std::string& name : sample_.clients()) ask(name, "GET", "/v1/task?wait=0");
@@ -453,13 +463,8 @@ TEST_F(SecureMessages, NeighboursFinishTheSumForAClientThatDropsAfterItsVector) 
   take_neighbours(*first);
   send_shares(*first);
   take_shares(*first);
-  const federated::MaskedForm form{.limit = 8, .clients = 5, .weight_max = 65'536};
-  auto mine = federated::to_integers(form, delta_of(first->name(), 1, length() - 1),
-                                     samples_of(first->name()))
-                  .value();
-  ASSERT_TRUE(first->sum().add_masks(mine.values).ok());
   const std::string bytes =
-      federated::encode_masked({.task = first->task(), .base = first->base()}, mine.values).value();
+      first->update(delta_of(first->name(), 1, changes()), samples_of(first->name()));
   EXPECT_EQ(ask(first->name(), "PUT", first->upload_path(bytes), bytes).status, 201);
   const Snapshot end = finished();
   EXPECT_EQ(end.reason, "Complete") << end.message;
@@ -489,6 +494,41 @@ TEST_F(SecureMessages, RoundIsRepeatedIfHalfOfTheNeighboursRevealNothing) {
   EXPECT_EQ(end.history[0].repeats, 1);
   EXPECT_EQ(ask(silent[0]->name(), "PUT", silent[0]->path("unmask"), "{}").status, 409);
   expect_near(weights(), expected({{0, 1, 2, 3, 4}}), 1e-3);
+}
+
+TEST_F(SecureMessages, WrongShareOfASurvivorRepeatsTheRound) {
+  open_round();
+  std::vector<std::unique_ptr<ByHand>> all;
+  for (std::size_t i = 0; i < 5; ++i) all.push_back(by_hand(i));
+  for (const auto& one : all) send_keys(*one);
+  for (const auto& one : all) take_neighbours(*one);
+  for (const auto& one : all) send_shares(*one);
+  for (const auto& one : all) take_shares(*one);
+  for (const auto& one : all) {
+    const std::string bytes = one->update(delta_of(one->name(), 1, changes()), 100);
+    EXPECT_EQ(ask(one->name(), "PUT", one->upload_path(bytes), bytes).status, 201);
+  }
+  // Three of four neighbours unlock a mask, so the sum of four answers needs the wrong share.
+  for (std::size_t i = 0; i < 4; ++i) {
+    ByHand& one = *all[i];
+    const Answer question = ask(one.name(), "GET", one.path("unmask") + "?wait=20");
+    Json answer = one.sum().unmask(codec::parse_json(question.body).value()).value();
+    if (i == 1) {
+      Json share = answer["selfShares"][all[0]->name()];
+      std::string bytes = codec::unbase64(share["y"].as_string()).value();
+      bytes[7] ^= 1;
+      share.set("y", codec::base64(bytes));
+      Json shares = answer["selfShares"];
+      shares.set(all[0]->name(), std::move(share));
+      answer.set("selfShares", std::move(shares));
+    }
+    EXPECT_EQ(ask(one.name(), "PUT", one.path("unmask"), text(answer)).status, 200);
+  }
+  const Answer again = ask(all[0]->name(), "GET", "/v1/task?wait=20&after=" + all[0]->task());
+  ASSERT_EQ(again.status, 200) << again.body;
+  const Json repeated = codec::parse_json(again.body).value();
+  EXPECT_EQ(repeated["round"].as_integer(), 1);
+  EXPECT_NE(repeated["id"].as_string(), all[0]->task());
 }
 
 TEST_F(SecureMessages, JobFailsAfterFiveSumsThatCannotEnd) {
@@ -594,7 +634,7 @@ TEST_F(SecureMessages, HostileMessagesAreRefused) {
   // Client 1 may still answer, since the sum needs its shares.
   const auto answer = one.sum().unmask(request);
   if (answer.ok()) put(one, "unmask", text(*answer));
-  // Four vectors of zeros have no weights, so the sum is no mean, and the round begins again.
+  // Four vectors of zeros count no client, so the sum is no mean, and the round begins again.
   const Answer over = ask(one.name(), "GET", "/v1/task?wait=20&after=" + one.task());
   EXPECT_EQ(over.status, 200) << over.body;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codec/digest.h"
+#include "federated/masked_update.h"
 #include "privacy/mechanism.h"
 
 namespace varda::aggregator {
@@ -40,7 +41,7 @@ Json secure_json(const Task& task, const std::string& client, const TaskFacts& f
   const Settings& settings = facts.settings;
   Json out = Json::object({{"sum", secure_sum_name(facts.job, task.id)},
                            {"client", client},
-                           {"length", facts.values + 1},
+                           {"length", facts.values + federated::kMaskedTail},
                            {"limit", federated::secure_limit(settings)}});
   const bool is_private =
       settings.privacy && settings.privacy->mode == federated::PrivacyMode::kCentral;

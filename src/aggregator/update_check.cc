@@ -47,15 +47,16 @@ federated::UpdateLimits UpdateCheck::limits(const std::string& task,
 UpdateCheck::Checked UpdateCheck::file(os::FileSystem& fs, const os::Path& path,
                                        const std::string& task, const codec::Sha256& base) const {
   if (options_.masked)
-    return checked_mask(federated::read_masked(fs, path, task, base, options_.layout->size() + 1));
+    return checked_mask(federated::read_masked(fs, path, task, base,
+                                               options_.layout->size() + federated::kMaskedTail));
   return checked(UpdateReader::open(fs, path, options_.layout, limits(task, base)));
 }
 
 UpdateCheck::Checked UpdateCheck::bytes(std::string bytes, const std::string& task,
                                         const codec::Sha256& base) const {
   if (options_.masked)
-    return checked_mask(
-        federated::parse_masked(std::move(bytes), task, base, options_.layout->size() + 1));
+    return checked_mask(federated::parse_masked(std::move(bytes), task, base,
+                                                options_.layout->size() + federated::kMaskedTail));
   return checked(UpdateReader::of(std::move(bytes), options_.layout, limits(task, base)));
 }
 

@@ -63,27 +63,33 @@ Result<MaskedValues> to_integers(const MaskedForm& form, std::span<const float> 
   MaskedValues out;
   for (const float value : delta)
     out.cut += std::abs(static_cast<double>(value) * factor) > form.limit ? 1 : 0;
-  out.values.resize(delta.size() + 1);
+  out.values.resize(delta.size() + kMaskedTail);
   privacy::KeyStream random(privacy::random_key());
   fixed.encode(delta, factor, random, std::span(out.values).first(delta.size()));
-  out.values.back() = fixed.encode(weight * form.limit);
+  out.values[delta.size()] = fixed.encode(weight * form.limit);
+  out.values[delta.size() + 1] = 1;
   return out;
 }
 
 Result<MaskedMean> mean_of(const MaskedForm& form, std::span<const std::uint32_t> sum,
                            std::uint64_t clients, double divisor) {
   TRY(const FixedPoint fixed, FixedPoint::of(form.limit, form.clients));
-  if (sum.empty()) return Error(Code::kCorrupt, "the secure sum is empty");
+  if (sum.size() < kMaskedTail) return Error(Code::kCorrupt, "the secure sum is empty");
+  if (sum.back() != clients)
+    return Error(Code::kCorrupt, "the secure sum of " + std::to_string(clients) +
+                                     " clients counts " + std::to_string(sum.back()) +
+                                     ": a client revealed wrong shares");
+  const auto changes = sum.first(sum.size() - kMaskedTail);
   MaskedMean out;
-  out.weight = fixed.decode(sum.back()) / form.limit;
+  out.weight = fixed.decode(sum[changes.size()]) / form.limit;
   const double most = static_cast<double>(clients);
   if (!(out.weight > 0) || out.weight > most * (1 + 1e-6))
     return Error(Code::kCorrupt, "the weights of the secure sum add up to " +
                                      std::to_string(out.weight) + ", not to a number up to " +
                                      std::to_string(clients));
   if (!(divisor > 0)) divisor = out.weight;
-  out.delta.reserve(sum.size() - 1);
-  for (const std::uint32_t value : sum.first(sum.size() - 1))
+  out.delta.reserve(changes.size());
+  for (const std::uint32_t value : changes)
     out.delta.push_back(static_cast<float>(fixed.decode(value) / divisor));
   return out;
 }

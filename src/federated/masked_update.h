@@ -8,7 +8,9 @@
 //   …
 //   TRY(const MaskedMean mean, mean_of(form, sum, clients_in_the_sum));   // the server
 //
-// The vector has the client's weight as the last value, so that the sum has the sum of the weights.
+// After the changes the vector has the client's weight, so that the sum has the sum of the weights,
+// and the number 1. If the last value of the sum is not the number of clients, a mask is left in
+// the sum, because a client revealed wrong shares.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +26,9 @@
 
 namespace varda::federated {
 
+/// Values of a vector after the changes: weight and count.
+inline constexpr std::size_t kMaskedTail = 2;
+
 /// The facts that all clients of one sum share.
 struct MaskedForm {
   double limit = 0;           // values beyond it are cut
@@ -33,7 +38,7 @@ struct MaskedForm {
 };
 
 struct MaskedValues {
-  std::vector<std::uint32_t> values;  // one more than the changes
+  std::vector<std::uint32_t> values;  // changes, weight, count
   std::uint64_t cut = 0;              // changes beyond the limit
 };
 /// Rounds stochastically. kInvalid: samples of 0, a value that is not finite, or a clip below the
@@ -46,7 +51,7 @@ struct MaskedMean {
   double weight = 0;         // sum of the weights, from 0 to `clients`
 };
 /// The mean from the sum of `clients` vectors without masks. A `divisor` above 0 replaces the sum
-/// of the weights. kCorrupt: no such sum, because a client sent a wrong vector.
+/// of the weights. kCorrupt: no such sum, because a client sent a wrong vector or wrong shares.
 Result<MaskedMean> mean_of(const MaskedForm& form, std::span<const std::uint32_t> sum,
                            std::uint64_t clients, double divisor = 0);
 

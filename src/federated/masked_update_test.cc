@@ -22,7 +22,7 @@ std::vector<float> some_delta(std::uint64_t seed, std::size_t size = 500) {
 TEST(MaskedUpdates, MeanOfTheSumIsTheWeightedMeanWithinTheRounding) {
   const MaskedForm form{.limit = 2, .clients = 4, .weight_max = 1000};
   const std::uint64_t samples[] = {10, 400, 5000};  // the last one counts as 1000
-  std::vector<std::uint32_t> sum(501);
+  std::vector<std::uint32_t> sum(500 + kMaskedTail);
   std::vector<double> want(500);
   double weights = 0;
   for (std::uint64_t client = 0; client < 3; ++client) {
@@ -73,9 +73,10 @@ TEST(MaskedUpdates, ValuesBeyondTheLimitAreCutAndCounted) {
 TEST(MaskedUpdates, VectorsThatAreNoSumAreRefused) {
   const MaskedForm form{.limit = 1, .clients = 3};
   EXPECT_EQ(mean_of(form, {}, 1).error().code(), Code::kCorrupt);
-  const std::vector<std::uint32_t> no_weight = {1, 2, 0}, too_much = {1, 2, 0x7fffffff},
-                                   negative = {1, 2, 0xf0000000};
-  for (const auto& sum : {no_weight, too_much, negative})
+  const std::uint32_t whole = to_integers(form, {}, 1).value().values[0];  // the weight 1
+  EXPECT_TRUE(mean_of(form, std::vector<std::uint32_t>{7, whole, 1}, 1).ok());
+  for (const std::vector<std::uint32_t>& sum : std::vector<std::vector<std::uint32_t>>{
+           {1}, {7, 0, 1}, {7, 0x7fffffff, 1}, {7, 0xf0000000, 1}, {7, whole, 2}, {7, whole, 0}})
     EXPECT_EQ(mean_of(form, sum, 1).error().code(), Code::kCorrupt);
   const std::vector<float> nan = {std::numeric_limits<float>::quiet_NaN()};
   EXPECT_FALSE(to_integers(form, nan, 1).ok());

@@ -310,7 +310,7 @@ Json secure_task(const std::string& id, const Json& model) {
        {"model", model},
        {"secure",
         Json::object(
-            {{"sum", "job/" + id}, {"client", "node-1"}, {"length", 408}, {"limit", 8}})}});
+            {{"sum", "job/" + id}, {"client", "node-1"}, {"length", 409}, {"limit", 8}})}});
 }
 
 TEST(Client, TaskWithoutSecureAggregationIsRefusedIfTheJobPromisesIt) {

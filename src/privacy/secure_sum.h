@@ -17,7 +17,8 @@
 // PRG(a,c), client b sends b's vector + PRG(self b) - PRG(a,b) + PRG(b,c). In the sum the shared
 // masks cancel. Neighbours reveal shares of the self masks of clients that sent a vector, and
 // shares of the keys of clients that did not. A client reveals one of both kinds for each other
-// client. More than half of the neighbours are needed for either, so the server never gets both.
+// client. More than half of the neighbours are needed for either. So the server gets both only with
+// neighbours that work with it and answer twice.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ Result<std::unique_ptr<SecureSession>> SecureSession::join(const Task& task,
 
 Result<std::string> SecureSession::masked(const Task& task, const TrainedUpdate& trained) {
   const Task::Secure& secure = *task.secure;
-  if (secure.length != trained.delta.size() + 1)
+  if (secure.length != trained.delta.size() + federated::kMaskedTail)
     return Error(Code::kInvalid, "the secure sum has " + std::to_string(secure.length) +
                                      " values, and the model has " +
                                      std::to_string(trained.delta.size()));
