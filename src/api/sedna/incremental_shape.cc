@@ -303,7 +303,7 @@ struct KeptSamplesShape {
         .format("int64")
         .range(1, 1'000'000);
     t.field("controlShare", &S::control_share,
-            "Share of all requests that are kept whether hard or not. Default: 0.")
+            "Share of the requests that are not hard, chosen at random, that are kept too. Default: 0.")
         .range(0, 1);
     t.field("replacement", &S::replacement,
             "Which samples stay when a limit is reached. Default: class-balanced.")
