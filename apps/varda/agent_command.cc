@@ -28,7 +28,8 @@ namespace {
 constexpr const char* kLinkGroup = "Links to the server, other nodes and workers";
 
 struct AgentFlags {
-  std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
+  std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave",
+                    until = "stopped";
   std::string containerd_socket = node::kContainerdSocket, pod_network = "cni";
   std::string gateway, join_token_file;
   std::string peer_listen, peer_url, worker_listen, stream_gateway;
@@ -39,9 +40,9 @@ struct AgentFlags {
 };
 
 /// Reads the join token, which only a node without a certificate needs. A program that can read the
-/// token can enrol as the node. kNotFound: the file is missing or empty, as in the volume of a
-/// Secret that does not exist yet.
-Result<std::string> read_join_token(const std::filesystem::path& file) {
+/// token can enrol as the node: a mode among `open_modes` is logged. kNotFound: the file is missing
+/// or empty, as in the volume of a Secret that does not exist yet.
+Result<std::string> read_join_token(const std::filesystem::path& file, unsigned open_modes) {
   auto& fs = os::real_file_system();
   const std::filesystem::path real = followed(file);
   auto text = os::read_file(fs, real, 4096);
@@ -51,7 +52,7 @@ Result<std::string> read_join_token(const std::filesystem::path& file) {
     return std::move(text).error().context("--join-token-file");
   if (!text.ok()) return std::move(text).error().context("--join-token-file").as_terminal();
   TRY(const auto info, fs.stat(real));
-  if (info && (info->mode & 0077) != 0)
+  if (info && (info->mode & open_modes) != 0)
     log::warn("other users of this machine can read the join token", {{"file", file.string()}});
   return std::move(*text);
 }
@@ -62,8 +63,10 @@ Result<std::unique_ptr<agent::identity::Identity>> open_identity(const AgentFlag
   options.gateway = flags.gateway;
   options.directory = std::filesystem::absolute(flags.data_dir).lexically_normal() / "identity";
   if (!flags.join_token_file.empty()) {
-    options.join_token = [file = std::filesystem::absolute(flags.join_token_file)] {
-      return read_join_token(file);
+    // In the pod of a Job the file belongs to the pod's group.
+    const unsigned open_modes = flags.until == "stopped" ? 0077 : 0007;
+    options.join_token = [open_modes, file = std::filesystem::absolute(flags.join_token_file)] {
+      return read_join_token(file, open_modes);
     };
   }
   return agent::identity::Identity::open(std::move(options));
@@ -146,6 +149,9 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& p
                                                              : agent::PodsListen::kOnThisNode;
     TRY_VOID(agent::check_node_address(flags.address, pods).context("--address"));
   }
+  options.until = flags.until == "installed"    ? agent::Until::kInstalled
+                  : flags.until == "unassigned" ? agent::Until::kUnassigned
+                                                : agent::Until::kStopped;
   options.node_address = flags.address;
   options.watch_timeout = std::chrono::seconds(flags.watch_seconds);
   options.artifact_capacity_bytes = flags.limits.artifact_bytes_max;
@@ -280,6 +286,12 @@ void add_agent_commands(Program program) {
       ->capture_default_str()
       ->group(kLinkGroup)
       ->check(CLI::Range(2, 600));
+  command
+      ->add_option("--until", flags->until,
+                   "the agent of a Job ends: installed (all files of its run are on the disk) or "
+                   "unassigned (its run has ended); stopped: by a signal only")
+      ->check(CLI::IsMember({"stopped", "installed", "unassigned"}))
+      ->capture_default_str();
   command->add_option("--address", flags->address,
                       "IP address where other machines reach this node; default: a random address "
                       "of 127.0.0.0/8, kept for later "

@@ -2,11 +2,14 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "admin.h"
+#include "base/rng.h"
+#include "codec/digest.h"
 #include "command.h"
 #include "controller_flags.h"
 #include "controllers/cache_filter.h"
@@ -15,8 +18,11 @@
 #include "download_flags.h"
 #include "edge_authority.h"
 #include "file_digests.h"
+#include "gateway/join_token.h"
 #include "hosting/certificate_issuer.h"
 #include "kube/config.h"
+#include "meta/resources.h"
+#include "net/certificates.h"
 #include "net/url.h"
 #include "os/memory.h"
 #include "runtime/manager.h"
@@ -31,7 +37,7 @@ struct OperatorFlags {
   std::vector<std::string> namespaces;
   ControllerFlags controllers;
   std::vector<std::string> allow_sources;
-  std::string registry;
+  std::string registry, job_gateway = "https://varda-gateway.varda-system.svc:10443";
   bool elect = true;
   std::int64_t lease_ms = 15'000, renew_ms = 10'000, retry_ms = 2'000;
 };
@@ -66,6 +72,26 @@ Result<runtime::LeaderElector::Options> election_of(const OperatorFlags& flags) 
   return election;
 }
 
+/// Jobs of the cluster, for TrainingModels without a node. `authority` and `client` outlive the
+/// result.
+hosting::ClusterJobs jobs_of(const std::string& gateway, const std::string& agent_image,
+                             const EdgeAuthority& authority, const kube::Client& client) {
+  hosting::ClusterJobs out{.gateway_url = gateway, .agent_image = agent_image};
+  out.make_token = [&authority]() -> std::optional<hosting::AgentToken> {
+    const std::string pem = authority.pem();
+    if (pem.empty()) return {};
+    const auto facts = net::certificate_facts(pem);
+    if (!facts.ok()) return {};
+    const auto token = gateway::JoinToken::make(facts->sha256, system_rng());
+    return hosting::AgentToken{token.text(), token.id, codec::Sha256::of(token.secret).hex()};
+  };
+  out.create_secret = [&client](const Context& ctx, const codec::Json& secret) -> Status {
+    TRY_VOID(client.create(ctx, meta::core::secrets(), secret));
+    return {};
+  };
+  return out;
+}
+
 Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   os::prefer_small_heap();
@@ -94,6 +120,11 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   hosting_options.certificates = issuer.get();
   TRY(const auto authority, EdgeAuthority::open(flags.controllers.edge_authority, *client));
   hosting_options.edge_authority = [&authority = *authority] { return authority.pem(); };
+  TRY([[maybe_unused]] const auto gateway_url,
+      net::Url::parse(flags.job_gateway).context("--job-gateway"));
+  hosting_options.jobs =
+      jobs_of(flags.job_gateway, hosting_options.fetch_image, *authority, *client);
+  hosting_options.jobs->namespaces = flags.namespaces;
   TRY(const auto file_digests, FileDigests::create({.allow_sources = flags.allow_sources}));
   hosting_options.file_digests = file_digests->reader();
   const auto controllers = controllers::add_all(manager, hosting_options);
@@ -125,6 +156,11 @@ void add_operator_command(Program program) {
   command->add_option("--registry", flags->registry,
                       "URL of `varda registry`, where nodes find results of TrainingModels; "
                       "default: none");
+  command
+      ->add_option("--job-gateway", flags->job_gateway,
+                   "https://HOST:PORT where the agents of Jobs reach a gateway, for TrainingModels "
+                   "of the cloud layer without a node")
+      ->capture_default_str();
   command->add_option(
       "--namespace", flags->namespaces,
       "reconcile models and datasets of this namespace only (repeatable); default: all namespaces");

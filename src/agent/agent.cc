@@ -1,5 +1,6 @@
 #include "agent/agent.h"
 
+#include <algorithm>
 #include <thread>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include "agent/workers/ports.h"
 #include "agent/workers/streams.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
 
@@ -64,6 +66,8 @@ std::vector<std::string> reported_roots(const std::vector<os::Path>& roots) {
   return out;
 }
 
+constexpr std::chrono::milliseconds kTokenPeriod{100};
+
 class AgentImpl final : public Agent {
  public:
   AgentImpl(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs,
@@ -100,6 +104,7 @@ class AgentImpl final : public Agent {
     // A deadline stops the agent like a stop request. Internally only the stop token matters.
     std::stop_source stop;
     const std::stop_callback linked(outer.stop_token(), [&stop] { stop.request_stop(); });
+    const std::stop_callback reached(end_.get_token(), [&stop] { stop.request_stop(); });
     const Context ctx(stop.get_token());
     log::info("agent started", {{"node", options_.node_name},
                                 {"address", address_},
@@ -112,7 +117,8 @@ class AgentImpl final : public Agent {
           log::error("pod runner failed, pods are not managed", {{"error", status.error()}});
       });
     }
-    (void)outer.sleep_until(SteadyTime::max());  // blocks until the stop request or deadline
+    // Blocks until the stop request, the deadline, or the end by Options::until.
+    (void)outer.with_stop(stop.get_token()).sleep_until(SteadyTime::max());
     stop.request_stop();
     threads.clear();
     streams_->stop();
@@ -128,8 +134,60 @@ class AgentImpl final : public Agent {
   }
 
  private:
+  /// For Options::until: the server has this EdgeNode and this report.
+  void synced(const api::EdgeNode* live, const api::EdgeNodeStatus& written) {
+    const bool answered =
+        live != nullptr && written.observed_generation == live->metadata.generation;
+    if (options_.until == Until::kUnassigned) {
+      if (live == nullptr || (answered && live->spec.workers.empty())) end_.request_stop();
+      return;
+    }
+    if (!answered || live->spec.workers.empty()) return;
+    for (const api::EdgeModel& model : live->spec.models) {
+      const api::EdgeModelReport* report = written.find_model(model.key);
+      if (report == nullptr || report->exposed != model.target) return;
+      for (const api::EdgeModelVersion& version : model.versions) {
+        const api::EdgeVersionReport* present = report->find_version(version.version);
+        if (version.version == model.target &&
+            (present == nullptr || present->state != api::EdgeVersionReport::kReady ||
+             present->sha256 != version.sha256))
+          return;
+      }
+    }
+    std::vector<os::Path> tokens;
+    for (const api::EdgeWorker& worker : live->spec.workers)
+      tokens.push_back(options_.data_directory / "workers" / worker.key / "token");
+    const MutexLock lock(tokens_mutex_);
+    tokens_ = std::move(tokens);
+    tokens_wakeup_.notify();
+  }
+
+  /// Ends the agent once the workers' tokens are on the disk. Tokens follow a list without a
+  /// report.
+  runtime::Task tokens_task() {
+    return {.name = "tokens",
+            .due =
+                [this] {
+                  const MutexLock lock(tokens_mutex_);
+                  return tokens_.empty() ? std::nullopt : std::optional(tokens_due_);
+                },
+            .step =
+                [this](const Context&) {
+                  const MutexLock lock(tokens_mutex_);
+                  const bool all =
+                      std::all_of(tokens_.begin(), tokens_.end(), [this](const os::Path& file) {
+                        const auto info = fs_.stat(file);
+                        return info.ok() && *info;
+                      });
+                  if (all) end_.request_stop();
+                  tokens_due_ = all ? SteadyTime::max() : system_clock().now() + kTokenPeriod;
+                },
+            .wakeup = &tokens_wakeup_};
+  }
+
   void run_tasks(const Context& ctx) {
     std::vector<runtime::Task> tasks = core_->tasks();
+    if (options_.until == Until::kInstalled) tasks.push_back(tokens_task());
     for (runtime::Task& task : sender_->tasks()) tasks.push_back(std::move(task));
     if (pods_)
       for (runtime::Task& task : pods_->tasks()) tasks.push_back(std::move(task));
@@ -267,13 +325,20 @@ class AgentImpl final : public Agent {
     std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get(),
                                                  files_.get(), samples_.get()};
     if (replicas_) components.push_back(replicas_.get());
+    std::function<void(const api::EdgeNode*, const api::EdgeNodeStatus&)> synced;
+    if (options_.until != Until::kStopped) {
+      synced = [this](const api::EdgeNode* live, const api::EdgeNodeStatus& written) {
+        this->synced(live, written);
+      };
+    }
     core_ = std::make_unique<core::Core>(
         api_,
         core::Core::Options{.link = {.node_name = options_.node_name,
                                      .watch_timeout = options_.watch_timeout,
                                      .backoff_max = options_.link_backoff_max,
                                      .rng = &rng_,
-                                     .metrics = options_.metrics},
+                                     .metrics = options_.metrics,
+                                     .synced = std::move(synced)},
                             .address = reported_address()},
         *state_store_, std::move(components));
   }
@@ -380,6 +445,11 @@ class AgentImpl final : public Agent {
   std::unique_ptr<pods::Pods> pods_;              // null: the agent has no runner
   std::unique_ptr<node::Driver> driver_;
   std::unique_ptr<node::PodRunner> runner_;
+  std::stop_source end_;  // requested: Options::until is reached
+  Mutex tokens_mutex_;
+  std::vector<os::Path> tokens_ GUARDED_BY(tokens_mutex_);  // files that the workers need
+  SteadyTime tokens_due_ GUARDED_BY(tokens_mutex_) = SteadyTime::min();
+  runtime::Wakeup tokens_wakeup_;
 };
 
 }  // namespace

@@ -43,12 +43,21 @@ enum class OnStop {
   kEndContainers,    // the next agent restarts them; records and volumes stay
 };
 
+/// The end of run() without a stop request. The agent of a Job works for one run, and the operator
+/// makes its EdgeNode: with kInstalled and kUnassigned the agent creates none.
+enum class Until {
+  kStopped,     // never
+  kInstalled,   // everything of a work list with a worker is on the disk
+  kUnassigned,  // the work list has no worker, or the EdgeNode is gone
+};
+
 struct Options {
   std::string node_name;
   std::string layer = "edge";  // cloud, edge, device: label on the registered Node
   os::Path data_directory;     // absolute; created if missing
   Runner runner = Runner::kNone;
   OnStop on_stop = OnStop::kLeaveContainers;
+  Until until = Until::kStopped;
   std::chrono::milliseconds stop_grace{5000};  // from SIGTERM to SIGKILL, with kEndContainers
   std::map<std::string, std::string> images;   // process driver: image name -> command line
   std::string containerd_socket;               // containerd driver; "": its default
@@ -116,8 +125,8 @@ class Agent {
   virtual ~Agent() = default;
 
   virtual const std::string& node_address() const = 0;
-  /// Works until the context is done, with or without an API server. Call it once. Returns success
-  /// after a stop request.
+  /// Works until the context is done or Options::until is reached, with or without an API server.
+  /// Call it once. Returns success after a stop request.
   virtual Status run(const Context& ctx) = 0;
 };
 

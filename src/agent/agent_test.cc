@@ -142,6 +142,7 @@ class AgentTest : public ::testing::Test {
     options.link_backoff_max = std::chrono::milliseconds(200);
     options.watch_timeout = watch_timeout;
     options.reporter = reporter;
+    options.until = until;
     options.node_period = std::chrono::milliseconds(20);
     options.metrics = &registry;
     auto opened = Agent::open(std::move(options), *client, *http);
@@ -219,6 +220,7 @@ class AgentTest : public ::testing::Test {
   std::atomic<bool> link_up = true;
   std::chrono::seconds watch_timeout{10};
   meta::Reporter reporter = meta::Reporter::kThisMachine;
+  Until until = Until::kStopped;
   std::unique_ptr<Switch> transport;
   std::unique_ptr<kube::Client> client;
   std::unique_ptr<net::HttpClient> http;
@@ -238,6 +240,81 @@ TEST_F(AgentTest, AgentCreatesEdgeNodeAndReportsModelRoot) {
   EXPECT_EQ(now["address"].as_string(), agent->node_address());
   EXPECT_EQ(now["agentVersion"].as_string(), VARDA_VERSION);
   EXPECT_GT(now.at("disk/capacityBytes").as_integer(), 0);
+}
+
+/// The EdgeNode that the operator makes for the agent of a Job.
+class JobAgentTest : public AgentTest {
+ protected:
+  void assign() {
+    const Json spec = Json::object(
+        {{"models", Json::array({Json::object(
+                        {{"key", "default/run.training-worker"},
+                         {"versions", Json::array({version("3", files.url("/3"), three)})},
+                         {"target", "3"}})})},
+         {"workers", Json::array({Json::object({{"key", "default/run-training-worker"},
+                                                {"uid", "u"},
+                                                {"owner", "TrainingModel/run"},
+                                                {"assignment", Json::object()}})})}});
+    const auto reply = api->post("/apis/edgeai.io/v1alpha1/edgenodes",
+                                 Json::object({{"apiVersion", "edgeai.io/v1alpha1"},
+                                               {"kind", "EdgeNode"},
+                                               {"metadata", Json::object({{"name", "edge0"}})},
+                                               {"spec", spec}}));
+    ASSERT_EQ(reply.status, 201) << reply.text;
+  }
+  void install() {
+    until = Until::kInstalled;
+    start_agent();
+    assign();
+    thread.join();
+    stop_agent();
+  }
+  const os::Path token() { return data / "workers/default/run-training-worker/token"; }
+};
+
+TEST_F(JobAgentTest, EndsOnceFilesAndTokensAreOnTheDisk) {
+  until = Until::kInstalled;
+  start_agent();
+  eventually([this] { return transport->watches() >= 1; });
+  assign();  // fails if the agent has made the EdgeNode
+  eventually([this] { return version_report("3")["reason"].as_string() == "DownloadFailed"; });
+  EXPECT_EQ(text(data / "models/default/run.training-worker/target"), "");
+  files.put("/3", three);
+  thread.join();
+  EXPECT_EQ(text(data / "models/default/run.training-worker/target"), "3\n");
+  EXPECT_NE(text(token()), "");
+  EXPECT_EQ(exposed(), "3");
+}
+
+TEST_F(JobAgentTest, EndsOnceTheRunHasNoWorker) {
+  files.put("/3", three);
+  install();
+  until = Until::kUnassigned;
+  start_agent();
+  const int first = transport->watches();
+  eventually([&] { return transport->watches() > first && exposed() == "3"; });
+  ASSERT_EQ(
+      api->merge_patch(kNode, Json::object({{"spec", Json::object({{"workers", Json::array()}})}}))
+          .status,
+      200);
+  thread.join();
+}
+
+TEST_F(JobAgentTest, EndsOnceItsEdgeNodeIsGoneAndMakesNoOther) {
+  files.put("/3", three);
+  install();
+  until = Until::kUnassigned;
+  start_agent();
+  const int first = transport->watches();
+  eventually([&] { return transport->watches() > first; });
+  ASSERT_EQ(api->remove(kNode).status, 200);
+  thread.join();
+  EXPECT_EQ(api->get(kNode).status, 404);
+  // A restarted container finds the same.
+  stop_agent();
+  start_agent();
+  thread.join();
+  EXPECT_EQ(api->get(kNode).status, 404);
 }
 
 TEST_F(AgentTest, AgentOnAnotherMachineReportsNoLoopbackNodeAddress) {

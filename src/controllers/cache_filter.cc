@@ -4,6 +4,7 @@
 
 #include "api/core/deployment.h"
 #include "api/core/endpoint_slice.h"
+#include "api/core/job.h"
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/core/service.h"
@@ -48,7 +49,7 @@ void filter_caches(runtime::Informer::Options& options) {
   if (resource == api::Node::resource()) {
     options.trim = trim_node;
   } else if (resource == api::Pod::resource() || resource == api::Deployment::resource() ||
-             resource == api::Service::resource()) {
+             resource == api::Service::resource() || resource == api::Job::resource()) {
     options.whole = is_managed;
     options.keep = Keep::kText;
     // Plans repeatedly read a worker's pods on all nodes.

@@ -6,9 +6,9 @@
 namespace varda::controllers {
 
 /// For runtime::Manager::Options::informers. A cluster has thousands of foreign Pods, Deployments,
-/// Services and HorizontalPodAutoscalers: only those of models and jobs are kept whole.
+/// Jobs, Services and HorizontalPodAutoscalers: only those of models and jobs are kept whole.
 /// EndpointSlices are all kept: they are small, and another controller chooses their labels.
-/// Objects of these five kinds are kept as text, with a few decoded: lookups use the owner or an
+/// Objects of these six kinds are kept as text, with a few decoded: lookups use the owner or an
 /// index. Nodes lose the fields that no controller here reads.
 void filter_caches(runtime::Informer::Options& options);
 

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "api/edgeai/edge_node.h"
+#include "api/edgeai/job_node.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "codec/digest.h"
@@ -164,6 +165,9 @@ struct Enrolment::Impl {
       return {"invalid", key.error().message(), "", bad_request("csr: " + key.error().message())};
     const auto token = JoinToken::parse(*text);
     if (!token.ok()) return refuse_token("malformed");
+    // An agent of a Job names its node; the token is in the node's EdgeNode.
+    if (const std::string& node = body["node"].as_string(); api::is_job_node(node))
+      return enroll_job(ctx, *token, node, *csr);
     if (options.join_secret) {
       // A node's own token first: it works without the shared one.
       const auto own = find_join_token(ctx, upstream, token->id);
@@ -222,6 +226,37 @@ struct Enrolment::Impl {
       if (!set.ok()) return upstream_failed(set.error(), node);
       return give(node, record.layer, csr);
     }
+  }
+
+  /// Enrols the agent of a Job. The operator has put the digest of the token into the EdgeNode that
+  /// lives as long as the run. Each pod of the run has another key, so none is remembered.
+  Outcome enroll_job(const Context& ctx, const JoinToken& token, const std::string& node,
+                     const std::string& csr) const {
+    if (!is_name_of_node(node))
+      return {"invalid", "node", "", bad_request("node: must be a valid node name")};
+    const auto known = job_token(ctx, node);
+    if (!known.ok()) {
+      if (known.error().code() != Code::kForbidden) return upstream_failed(known.error(), node);
+      return refuse_token("no job", node, known.error().message());
+    }
+    if (known->id != token.id ||
+        !codec::same_secret(known->secret_sha256, codec::Sha256::of(token.secret).hex()))
+      return refuse_token("wrong secret", node, "ID " + token.id);
+    return give(node, Layer::kEdge, csr);
+  }
+
+  /// kForbidden: there is no such run, or its node is revoked. Other errors come from the read.
+  Result<api::JobToken> job_token(const Context& ctx, const std::string& node) const {
+    TRY(const std::optional<Json> object,
+        upstream.find(ctx, api::EdgeNode::resource(), {"", node}));
+    if (!object) return Error(Code::kForbidden, "there is no EdgeNode: the run has ended");
+    if (is_revoked(*object)) return Error(Code::kForbidden, "its EdgeNode is revoked");
+    TRY(const meta::ObjectMeta metadata, meta::ObjectMeta::from_json((*object)["metadata"]));
+    auto token = api::job_token_of(metadata);
+    if (!token)
+      return Error(Code::kForbidden,
+                   "its EdgeNode lacks the annotation " + std::string(api::kJobTokenAnnotation));
+    return std::move(*token);
   }
 
   /// Enrols by the token that all agents share. The cluster must prove the identity that this token
@@ -308,6 +343,12 @@ struct Enrolment::Impl {
       if (admitted.error().code() != Code::kForbidden)
         return upstream_failed(admitted.error(), node);
       return refuse_certificate("node revoked", node, admitted.error().message());
+    }
+    if (api::is_job_node(node)) {
+      const auto known = job_token(ctx, node);
+      if (known.ok()) return give(node, Layer::kEdge, *csr);
+      if (known.error().code() != Code::kForbidden) return upstream_failed(known.error(), node);
+      return refuse_certificate("no job", node, known.error().message());
     }
     // A node that enrolled before keys were remembered has its key remembered at the first renewal.
     // After a forgotten key no renewal sets one: the forgotten node itself could ask.

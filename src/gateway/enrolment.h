@@ -9,8 +9,9 @@
 // or certificate is in the log and in the counter, not in the answer. `node` counts only with the
 // token that the agents of a DaemonSet share (join_secret.h); any other token names its node. A
 // caller with the shared secret does get the reason for a refused node, unless that token is
-// revoked. Renewal is only for the node's remembered key (node_key.h); for another key the answer
-// gives the reason.
+// revoked. The agent of a Job (api/edgeai/job_node.h) names its node, too: the EdgeNode has the
+// digest of its token. Renewal is only for the node's remembered key (node_key.h); for another key
+// the answer gives the reason.
 #pragma once
 
 #include <chrono>

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "api/edgeai/edge_node.h"
+#include "api/edgeai/job_node.h"
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
 #include "codec/digest.h"
@@ -141,6 +142,41 @@ TEST_F(EnrolmentTest, TokenAndRequestGiveNodeCertificate) {
   EXPECT_EQ(facts->organizations, std::vector<std::string>{"system:nodes"});
   EXPECT_EQ(facts->key_sha256, *net::key_sha256(key_));
   EXPECT_EQ(facts->not_after, clock_.wall() + kNodeCertificateValid);
+}
+
+TEST_F(EnrolmentTest, AgentOfAJobEnrolsWhileItsEdgeNodeExists) {
+  const JoinToken token = JoinToken::make(authority_.ca_sha256(), *rng_);
+  const std::string name = api::job_node_name("uid-of-the-run");
+  const auto enrol = [&](const JoinToken& shown, const std::string& node, const std::string& csr) {
+    return post(
+        "/gateway/v1/enroll",
+        codec::write_json(Json::object({{"token", shown.text()}, {"csr", csr}, {"node", node}})),
+        {.address = "10.0.0.7:4000", .certificate_common_name = ""});
+  };
+  EXPECT_EQ(enrol(token, name, csr_).status, 403) << "there is no EdgeNode";
+  Json annotations = Json::object();
+  annotations.set(api::kJobTokenAnnotation,
+                  api::JobToken{token.id, codec::Sha256::of(token.secret).hex()}.text());
+  const Json edge_node =
+      Json::object({{"apiVersion", "edgeai.io/v1alpha1"},
+                    {"kind", "EdgeNode"},
+                    {"metadata", Json::object({{"name", name}, {"annotations", annotations}})},
+                    {"spec", Json::object()}});
+  ASSERT_TRUE(client_.create(ctx_, api::EdgeNode::resource(), edge_node).ok());
+  JoinToken wrong = token;
+  wrong.secret = std::string(64, '0');
+  EXPECT_EQ(enrol(wrong, name, csr_).status, 403);
+  EXPECT_EQ(enrol(token, api::job_node_name("another"), csr_).status, 403);
+  // Each pod of the run has another key, and no key is remembered.
+  EXPECT_EQ(enrol(token, name, csr_).status, 200);
+  EXPECT_EQ(enrol(token, name, other_csr_).status, 200);
+  EXPECT_FALSE(*has_node_key(ctx_, client_, name));
+  const net::Peer peer = node(name, clock_.wall() + 1h);
+  EXPECT_EQ(renew(csr_, peer).status, 200);
+  EXPECT_FALSE(*has_node_key(ctx_, client_, name));
+  ASSERT_TRUE(client_.remove(ctx_, api::EdgeNode::resource(), {"", name}, {}).ok());
+  EXPECT_EQ(enrol(token, name, csr_).status, 403);
+  EXPECT_EQ(renew(csr_, peer).status, 403) << "the run has ended";
 }
 
 TEST_F(EnrolmentTest, NodeGetsTheLayerOfTheToken) {

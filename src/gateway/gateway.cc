@@ -10,6 +10,7 @@
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/edgeai/edge_node.h"
+#include "api/edgeai/job_node.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/text.h"
@@ -660,6 +661,10 @@ class GatewayImpl final : public Gateway, Admission {
       TRY(const Json body, object_of(call));
       return own_object(call.node, resource, body);
     };
+    // The operator makes the EdgeNode of a Job. After the end of the run its agent makes no other.
+    if (api::is_job_node(call.node))
+      return error_response(
+          Error(Code::kForbidden, "the agent of a Job creates no " + resource.kind), &call.info);
     auto object = make();
     if (!object.ok()) return error_response(object.error(), &call.info);
     if (is_node(resource)) {

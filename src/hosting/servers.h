@@ -6,11 +6,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/edgeai/edge_node.h"
 #include "base/clock.h"
+#include "base/context.h"
 #include "base/result.h"
 #include "codec/json.h"
 #include "hosting/model_keys.h"
@@ -80,6 +82,26 @@ codec::Json restricted_container();
 /// An entry replaces the built-in one as a whole. kInvalid names the entry and the field.
 Result<ServerTable> servers_from_json(const codec::Json& table);
 
+/// A token that admits the agent of a Job as one node.
+struct AgentToken {
+  std::string text;  // for the agent
+  std::string id;    // 12 hex digits
+  std::string secret_sha256;
+};
+
+/// Jobs of the cluster for runs without a node.
+struct ClusterJobs {
+  std::string gateway_url;  // where the agents of Jobs reach a gateway
+  std::string agent_image = "varda";
+  /// Namespaces whose runs the operator sees, and whose EdgeNodes it removes; empty: all.
+  std::vector<std::string> namespaces = {};
+  /// Makes a token that the gateways of the cluster trust. Nothing: no gateway has published its
+  /// authority yet. Thread-safe, and does not block.
+  std::function<std::optional<AgentToken>()> make_token;
+  /// Creates a Secret, which no informer follows: the operator may not read Secrets of users.
+  std::function<Status(const Context& ctx, const codec::Json& secret)> create_secret;
+};
+
 struct Options {
   ServerTable servers = builtin_servers();
   std::string serve_image = "varda-serve";  // also for the first tier of joint inference
@@ -106,6 +128,8 @@ struct Options {
   /// Reads files for Models without a digest. Empty: such Models need spec.sha256.
   FileDigestReader file_digests;
   ReadableFiles readable_files = ReadableFiles::kDownloads;
+  /// Nothing: one machine, where no kubelet runs the pods of Jobs.
+  std::optional<ClusterJobs> jobs;
   /// Keys that must sign the versions of models. Null: signatures are not checked.
   std::shared_ptr<ModelKeySource> model_keys;
 };

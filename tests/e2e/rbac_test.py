@@ -28,6 +28,7 @@ RARE = {
     ('varda-operator', 'get', 'ai.kubeedge.io', 'trainingmodels'): 'as above',
     ('varda-operator', 'get', 'sedna.io', 'federatedlearningjobs'): 'as above',
     ('varda-operator', 'get', 'sedna.io', 'incrementallearningjobs'): 'as above',
+    ('varda-operator', 'get', 'batch', 'jobs'): 'as above',
     ('varda-operator', 'get', '', 'pods'): 'a child is read again after a conflict', ('varda-operator', 'get', '', 'services'): 'as above',
     ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
     **{('varda-operator', verb, 'autoscaling', 'horizontalpodautoscalers'): 'the embedded server has none to watch or write'
@@ -202,6 +203,22 @@ class Rbac(unittest.TestCase):
                     'spec': {'modelName': 'trained', 'nodeName': node, 'image': 'train:1', 'output': {'version': version}}})
         self.finish('trainingmodel', name, node, version)
 
+    def train_in_job(self, name, version):
+        """A run without a node, suspended, changed, and brought to its end."""
+        spec = {'modelName': 'trained', 'deployToLayer': 'cloud', 'image': 'train:1', 'output': {'version': version}}
+        self.apply({'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'TrainingModel', 'metadata': {'name': name, 'namespace': 'default'}, 'spec': spec})
+        job = lambda: self.cluster.get('job', name)['spec']
+        image = lambda: job()['template']['spec']['containers'][0]['image']
+        patch = lambda change: self.cluster.kubectl('patch', 'trainingmodel', name, '--type=merge', '-p', json.dumps({'spec': change}))
+        m.wait_until('its Job', lambda: image() == 'train:1')
+        patch({'suspend': True})
+        m.wait_until('the suspended Job', lambda: job().get('suspend'))
+        patch({'suspend': False, 'image': 'train:2'})
+        m.wait_until('another Job', lambda: image() == 'train:2')
+        node = self.cluster.get('trainingmodel', name)['status']['node']
+        self.finish('trainingmodel', name, node, version)
+        m.wait_until('no node is left', lambda: not [n for n in json.loads(self.cluster.kubectl('get', 'edgenodes', '-o', 'json'))['items'] if n['metadata']['name'] == node])
+
     def federate(self, name, node, version):
         """A federated job from its start to its end, with a Model of Sedna's group."""
         pod = {'containers': [{'image': 'train:1'}]}
@@ -328,6 +345,7 @@ class Rbac(unittest.TestCase):
             self.train('ages-' + version, 'line10', version)
             self.federate('all-' + version, 'line10', version)
         self.learn('better', 'line8')
+        self.train_in_job('inside', '7')
 
         # The service is deleted. Events have recorded its life.
         m.wait_until('events', lambda: [e for e in self.cluster.get('events')['items'] if e['source'].get('component') == 'varda-operator'])
@@ -372,6 +390,7 @@ class Rbac(unittest.TestCase):
         rights.bind(GATEWAY, 'varda-runner-nodes', None)
         # and for this one where the operator issues certificates
         rights.bind(OPERATOR, 'varda-certificates', 'default')
+        rights.bind(OPERATOR, 'varda-cloud-jobs', 'default')
         calls, used, missing = self.calls(), set(), set()
         self.assertGreater(len(calls), 30)
         for user, verb, group, resource, namespace, name in calls:

@@ -95,6 +95,13 @@ class Trainings(unittest.TestCase):
         self.varda.kubectl('delete', 'trainingmodel', 'better')
         m.wait_until('the files of the run are gone', lambda: not self.work_of('better'))
 
+    def test_run_without_a_node_is_on_the_cloud_node(self):
+        self.apply(self.dataset('cloud-points', 'points.csv', 'csv', node='cloud'))
+        self.train('anywhere', {'modelName': 'anywhere', 'deployToLayer': 'cloud', 'nodeName': None, 'dataset': {'name': 'cloud-points'}, 'image': 'centroid:1',
+                                'output': {'version': '1'}})
+        self.assertEqual(self.complete('anywhere')['node'], 'cloud')
+        self.assertEqual(json.loads(self.varda.kubectl('get', 'jobs', '-o', 'json'))['items'], [])
+
     def test_users_program_trains_and_its_model_has_metrics(self):
         self.train('points', {'modelName': 'points', 'dataset': {'name': 'points'}, 'image': 'centroid:1', 'output': {'version': '1'}})
         status = self.complete('points')

@@ -106,10 +106,10 @@ class Manifests(unittest.TestCase):
         for name, objects in self.objects.items():
             secret_roles = {key[2] for key, one in objects.items() if key[0] == 'ClusterRole'
                             and any('secrets' in rule['resources'] for rule in one['rules'])}
-            self.assertEqual(secret_roles, {'varda-edge-secrets', 'varda-certificates'}, name)
+            self.assertEqual(secret_roles, {'varda-edge-secrets', 'varda-certificates', 'varda-cloud-jobs'}, name)
             for key, one in objects.items():
                 if key[0] in ('ClusterRoleBinding', 'RoleBinding'):
-                    unbound = {'varda-edge-secrets', 'varda-runner-nodes', 'varda-certificates', 'cluster-admin'}
+                    unbound = {'varda-edge-secrets', 'varda-runner-nodes', 'varda-certificates', 'varda-cloud-jobs', 'cluster-admin'}
                     self.assertNotIn(one['roleRef']['name'], unbound, (name, key))
                 if key[0] == 'Role' and any('secrets' in rule['resources'] for rule in one['rules']):
                     self.assertIn(key[1], {'varda-system', 'varda-edge', 'varda-operator'}, (name, key))

@@ -100,6 +100,13 @@ Result<std::size_t> Link::sync(const Context& ctx) {
   codec::Json live;
   if (const auto stored = informer_.get(key)) {
     live = stored->json();
+  } else if (options_.synced) {
+    TRY(auto found, client_.find(ctx, api::EdgeNode::resource(), key));
+    if (!found) {
+      options_.synced(nullptr, {});
+      return 0;
+    }
+    live = std::move(*found);  // the watch is behind
   } else {
     codec::Json object =
         codec::Json::object({{"apiVersion", api::EdgeNode::resource().api_version()},
@@ -121,11 +128,18 @@ Result<std::size_t> Link::sync(const Context& ctx) {
       other || report.observed.generation > newest ? 0 : report.observed.generation;
   if (object.ok()) report.status.summary = api::summarize(object->spec, report.status);
   auto patch = status_patch(report.status, live);
-  if (!patch) return 0;
+  const auto notify = [&] {
+    if (options_.synced && object.ok()) options_.synced(&*object, report.status);
+  };
+  if (!patch) {
+    notify();
+    return 0;
+  }
   patch->set("metadata", codec::Json::object({{"uid", uid}}));  // conflict if recreated
   TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key,
                                         kube::PatchType::kMerge, *patch, "status"));
   informer_.wrote(written);
+  notify();
   return items_of(report.status);
 }
 

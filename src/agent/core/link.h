@@ -1,5 +1,5 @@
-// Link: the agent's EdgeNode at the API server. Reads its spec, creates it if missing, writes its
-// status.
+// Link: the agent's EdgeNode at the API server. Reads its spec, creates it if missing (without
+// Options::synced), writes its status.
 #pragma once
 
 #include <chrono>
@@ -41,6 +41,9 @@ class Link {
     const Clock* clock = nullptr;  // null: the system clock
     Rng* rng = nullptr;            // null: the system's
     metrics::Registry* metrics = nullptr;
+    /// Set: another program makes the object. Called after each comparison of the status with the
+    /// server's, on the task "report". `live` null: the server has no such object.
+    std::function<void(const api::EdgeNode* live, const api::EdgeNodeStatus& written)> synced = {};
   };
   /// The status to write, without observedGeneration, and the work list that it answers.
   struct Report {

@@ -55,6 +55,30 @@ Rule hold_out_is_a_share() {
   return rule;
 }
 
+/// Without a node the cluster chooses the place, which suits the cloud layer only.
+Rule run_at_the_edge_has_a_node() {
+  static constexpr std::string_view kWhy = "a run at the edge needs a nodeName or a nodeSelector";
+  Rule rule;
+  rule.cel =
+      "(has(self.deployToLayer) && self.deployToLayer == 'cloud') || (has(self.nodeName) && "
+      "self.nodeName != '') || (has(self.nodeSelector) && size(self.nodeSelector) > 0)";
+  rule.message = std::string(kWhy);
+  rule.reason = "FieldValueRequired";
+  rule.field_path = ".nodeName";
+  rule.check = [](const Json& self) -> std::vector<Violation> {
+    const auto is_set = [&self](const char* member) {
+      const Json& value = self[member];
+      if (value.is_string()) return !value.as_string().empty();
+      return value.is_object() || value.is_array() ? !value.empty() : !value.is_null();
+    };
+    if (self["deployToLayer"].as_string() == "cloud" || is_set("nodeName") ||
+        is_set("nodeSelector"))
+      return {};
+    return {{"FieldValueRequired", ".nodeName", "Required value: " + std::string(kWhy)}};
+  };
+  return rule;
+}
+
 /// A default makes registry true, so url alone is a contradiction.
 Rule result_has_one_place() {
   static constexpr std::string_view kWhy =
@@ -197,7 +221,9 @@ void TrainingScripts::describe(Type<TrainingScripts>& t) {
 }
 
 void TrainingDataset::describe(Type<TrainingDataset>& t) {
-  t.doc("A Dataset of the same namespace, on the node of the run.");
+  t.doc(
+      "A Dataset of the same namespace, on the node of the run. Without a "
+      "node: behind a URL, or in a PersistentVolumeClaim.");
   t.field("name", &TrainingDataset::name, "Name of the Dataset.")
       .required()
       .length(1, 253)
@@ -269,9 +295,10 @@ void TrainingModelSpec::describe(Type<TrainingModelSpec>& t) {
       .required()
       .length(1, 63)
       .pattern(kObjectName);
-  t.field("deployToLayer", &S::deploy_to_layer,
-          "The layer of the node: one Pod on the node that nodeName or nodeSelector selects. With "
-          "cloud the node must be of the cloud layer.")
+  t.field(
+       "deployToLayer", &S::deploy_to_layer,
+       "edge: one Pod on the node that nodeName or nodeSelector selects. cloud: the node must be "
+       "of the cloud layer; without a node a Job of the cluster trains.")
       .defaulted()
       .one_of({"cloud", "edge"});
   t.field("nodeSelector", &S::node_selector, "Labels of the node. Exactly one node must match.")
@@ -334,8 +361,7 @@ void TrainingModelSpec::describe(Type<TrainingModelSpec>& t) {
                                "may not be set together with trainer, which has its own settings"));
   t.rule(rules::unless_any_set(
       {kDataset}, rules::forbidden_with(kEvaluation, {kEvaluation}, "needs a dataset")));
-  t.rule(rules::any_required({{"nodeName"}, {"nodeSelector", Shape::kList}},
-                             "a run needs a nodeName or a nodeSelector"));
+  t.rule(run_at_the_edge_has_a_node());
   t.rule(rules::forbidden_with(kScripts, {kTrainer},
                                "may not be set together with trainer, which is the program"));
   t.rule(rules::each_differs("parameters", "key", training_variables()));
@@ -439,6 +465,9 @@ void TrainingModelStatus::describe(Type<TrainingModelStatus>& t) {
   t.field("podUid", &S::pod_uid, "UID of that Pod.").length(0, 63);
   t.field("base", &S::base, "The initial model of this run.");
   t.field("scripts", &S::scripts, "The archive of spec.scripts of this run.");
+  t.field("data", &S::data, "The file of the dataset, of a run without a node.");
+  t.field("evaluationData", &S::evaluation_data,
+          "The file of the evaluation's dataset, of a run without a node.");
   t.field("progress", &S::progress, "Progress of the present attempt.");
   t.field("metrics", &S::metrics, "Metrics of the evaluation, as text.")
       .items_max(S::kMetricsMax)
@@ -462,7 +491,8 @@ void TrainingModelStatus::describe(Type<TrainingModelStatus>& t) {
 
 void TrainingModel::describe(Type<TrainingModel>& t) {
   using T = TrainingModel;
-  t.doc("One training run on a node, with a new version of a Model as its result.");
+  t.doc(
+      "One training run on a node or in the cluster, with a new version of a Model as its result.");
   t.field("metadata", &T::metadata, "Standard object metadata.");
   t.field("spec", &T::spec, "The model to train, its data, its trainer, and its place.").required();
   t.field("status", &T::status, "The observed state. Only the operator writes it.");

@@ -1,5 +1,5 @@
-// TrainingModel (ai.kubeedge.io/v1alpha1): one training run on a node. Its result is a new version
-// of a Model.
+// TrainingModel (ai.kubeedge.io/v1alpha1): one training run, on a node or as a Job of the cluster.
+// The result is a new version of a Model.
 #pragma once
 
 #include <cstdint>
@@ -105,6 +105,10 @@ struct TrainingModelSpec : PodSettings {
   Json unknown;
 
   bool built_in() const { return !trainer.is_null(); }
+  /// The cluster chooses the place of the run.
+  bool without_node() const {
+    return deploy_to_layer == "cloud" && node_name.empty() && node_selector.empty();
+  }
   std::int64_t checkpoint_seconds() const;
   std::int64_t deadline_seconds() const;  // 0: none
   double hold_out() const;
@@ -178,7 +182,8 @@ struct TrainingModelStatus {
   std::string node;
   std::string pod, pod_uid;
   std::optional<TrainingBase> base;
-  std::optional<TrainingBase> scripts;  // the archive of spec.scripts
+  std::optional<TrainingBase> scripts;                // the archive of spec.scripts
+  std::optional<TrainingBase> data, evaluation_data;  // files of datasets, of a run without a node
   TrainingProgress progress;
   std::vector<ModelMetric> metrics;
   std::vector<TrainingEpoch> history;

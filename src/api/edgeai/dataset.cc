@@ -11,7 +11,8 @@ namespace varda::api {
 namespace {
 
 constexpr std::string_view kNodeNamePattern = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
-constexpr std::string_view kDataUrlPattern = "^(/|file:///|https?://[^/]|s3://[^/])";
+constexpr std::string_view kDataUrlPattern = "^(/|file:///|https?://[^/]|s3://[^/]|pvc://[^/])";
+constexpr std::string_view kDataDigestPattern = "^([0-9a-f]{64})?$";
 
 template <Group G>
 constexpr const char* kDataUrl = G == Group::kEdgeai ? "dataUrl" : "url";
@@ -19,7 +20,7 @@ constexpr const char* kDataUrl = G == Group::kEdgeai ? "dataUrl" : "url";
 }  // namespace
 
 const std::vector<std::string>& known_dataset_formats() {
-  static const std::vector<std::string> names{"csv",  "tsv", "txt", "jsonl",      "json",
+  static const std::vector<std::string> names{"csv",  "tsv", "txt", "jsonl",       "json",
                                               "coco", "voc", "xml", "imagefolder", "idx"};
   return names;
 }
@@ -32,8 +33,9 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
   t.doc("Location of the data, and the format of its samples.");
   t.template field<std::string>(kDataUrl<G>, &S::url,
                                 "Location of the data on the node: an absolute path or a file:/// "
-                                "URL. Data behind http, https and "
-                                "s3 URLs is accepted, but not counted.")
+                                "URL. Data behind http, https, s3 and pvc URLs is not counted; "
+                                "training runs without a node read it. pvc://CLAIM is a "
+                                "PersistentVolumeClaim of the namespace.")
       .required()
       .length(1, 4096);
   t.template field<std::string>("format", &S::format,
@@ -56,6 +58,17 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
                                 "columns. Put yes and no in quotes: "
                                 "YAML may read them as booleans. Default: auto.")
       .one_of({"auto", "yes", "no"});
+  t.template field<std::string>(
+       "sha256", &S::sha256,
+       "Extension: SHA-256 of the archive or file behind an http, https or "
+       "s3 URL. Training runs without a node need it.")
+      .length(0, 64)
+      .pattern(kDataDigestPattern);
+  t.template field<std::string>(
+       "path", &S::path,
+       "Extension: path of the data in the archive or in the volume of the "
+       "claim. Default: all of it.")
+      .length(0, 1024);
   t.template field<Json>("recountPeriod", &S::recount_period,
                          "Extension: period after which the node reads every byte again, not only "
                          "appended bytes. Seconds, or a "
@@ -68,8 +81,9 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
       "replication", &S::replication,
       "Extension: nodes that get a copy of the data. Default: no copies.");
   t.keep_unknown(&S::unknown);
-  t.rule(rules::matches(kDataUrl<G>, kDataUrlPattern,
-                        "must be an absolute path, a file:/// URL, or an http, https or s3 URL"));
+  t.rule(
+      rules::matches(kDataUrl<G>, kDataUrlPattern,
+                     "must be an absolute path, a file:/// URL, or an http, https, s3 or pvc URL"));
 }
 
 void DatasetStatus::describe(Type<DatasetStatus>& t) {

@@ -26,6 +26,8 @@ struct DatasetSpec {
   std::string node_name;        // "" is accepted and becomes a condition
   std::string credential_name;  // sedna.io only
   std::string header;           // auto, yes, no; "": auto
+  std::string sha256;           // of the file behind a URL, for runs without a node
+  std::string path;             // of the data below `url`, an archive or a volume; "": all of it
   Json recount_period;          // 3600, "90m", "1h30m"; null: the agent's default
   std::optional<Replication> replication;
   Json unknown;

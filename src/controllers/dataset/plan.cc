@@ -22,12 +22,19 @@ std::string known_formats() { return join(api::known_dataset_formats()); }
 
 std::optional<hosting::Problem> spec_problem(const DatasetView& dataset) {
   const api::DatasetSpec& spec = dataset.spec;
-  if (begins_with_one_of(spec.url, {"http://", "https://", "s3://"})) {
+  const bool remote = begins_with_one_of(spec.url, {"http://", "https://", "s3://"});
+  if (spec.url.starts_with("pvc://") || (remote && !spec.sha256.empty())) {
+    return hosting::Problem{"NotCounted",
+                            "no node counts this data: TrainingModels of the cloud layer without a "
+                            "node read it"};
+  }
+  if (remote) {
     return hosting::Problem{
         "Unsupported",
         spec.url.substr(0, spec.url.find(':')) +
             " URLs are not supported: nodes count files on their own disks. Copy the "
-            "data to a node and set url to the path there"};
+            "data to a node and set url to the path there. Set sha256 for TrainingModels of the "
+            "cloud layer without a node"};
   }
   if (!replication::local_path(spec.url)) {
     return hosting::Problem{

@@ -27,6 +27,10 @@ std::string digest_of(const T& part) {
   return codec::Sha256::of(codec::write_json(codec::sorted(part.to_json()))).hex().substr(0, 16);
 }
 
+std::string digest_of_text(std::string_view text) {
+  return codec::Sha256::of(text).hex().substr(0, 16);
+}
+
 BaseChoice no_base(std::string reason, std::string message) {
   return {{}, Problem{std::move(reason), std::move(message)}};
 }
@@ -64,6 +68,40 @@ bool is_counted(const dataset::DatasetView& dataset) {
 
 bool is_countable(const std::string& format) {
   return std::find(std::begin(kUncounted), std::end(kUncounted), format) == std::end(kUncounted);
+}
+
+api::ModelCredentials credentials_of(const std::string& secret_name) {
+  api::ModelCredentials out;
+  out.secret_name = secret_name;
+  return out;
+}
+
+/// The Dataset that the reference means. Nothing: `problem` is set.
+std::optional<dataset::DatasetView> find_dataset(const api::TrainingDataset& reference,
+                                                 const NamedDatasets& named, Problem& problem) {
+  const auto wanted = [&](const auto& dataset, const char* group) {
+    return dataset != nullptr && !dataset->metadata.deleting() &&
+           (reference.group.empty() || reference.group == group);
+  };
+  const bool edgeai = wanted(named.edgeai, "edgeai.io"), sedna = wanted(named.sedna, "sedna.io");
+  const std::string subject = "Dataset " + reference.name;
+  if (edgeai != sedna) {
+    if (edgeai) return dataset::view(*named.edgeai);
+    return dataset::view(*named.sedna);
+  }
+  if (!edgeai) {
+    problem = {"DatasetNotFound", "there is no " + subject};
+  } else {
+    problem = {"DatasetAmbiguous",
+               "edgeai.io and sedna.io have a " + subject + ": set the group of the dataset"};
+  }
+  return {};
+}
+
+/// True: no part of the path leaves the directory.
+bool stays_below(const std::string& path) {
+  return !path.starts_with("/") && ("/" + path + "/").find("/../") == std::string::npos &&
+         path.find('\0') == std::string::npos;
 }
 
 std::string ready_problem(const api::DatasetStatus& status) {
@@ -147,18 +185,11 @@ workers::ResolvedModel resolved(const api::TrainingBase& base, const BaseRequest
 
 DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedDatasets& named,
                              const api::EdgeNode& agent, Started started) {
-  const auto wanted = [&](const auto& dataset, const char* group) {
-    return dataset != nullptr && !dataset->metadata.deleting() &&
-           (reference.group.empty() || reference.group == group);
-  };
-  const bool edgeai = wanted(named.edgeai, "edgeai.io"), sedna = wanted(named.sedna, "sedna.io");
   const std::string subject = "Dataset " + reference.name;
-  if (!edgeai && !sedna) return no_dataset("DatasetNotFound", "there is no " + subject);
-  if (edgeai && sedna)
-    return no_dataset("DatasetAmbiguous", "edgeai.io and sedna.io have a " + subject +
-                                              ": set the group of the dataset");
-  const dataset::DatasetView view =
-      edgeai ? dataset::view(*named.edgeai) : dataset::view(*named.sedna);
+  Problem problem;
+  const auto found = find_dataset(reference, named, problem);
+  if (!found) return {{}, std::move(problem)};
+  const dataset::DatasetView& view = *found;
   const std::string& node = agent.metadata.name;
   if (view.spec.node_name != node)
     return no_dataset("DatasetElsewhere", subject + " is on node " + view.spec.node_name +
@@ -185,6 +216,66 @@ DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedD
   const std::string parent = path->substr(0, path->find_last_of('/'));
   if (has_neighbours && agent.status.allows_dataset(parent)) out.mount = parent;
   return {std::move(out), {}};
+}
+
+ClusterDatasetChoice choose_cluster_dataset(const api::TrainingDataset& reference,
+                                            const NamedDatasets& named) {
+  constexpr std::string_view kVolume = "pvc://";
+  constexpr std::size_t kVersionDigits = 12;
+  const std::string subject = "Dataset " + reference.name;
+  const auto no = [](std::string reason, std::string message) {
+    return ClusterDatasetChoice{{}, Problem{std::move(reason), std::move(message)}};
+  };
+  Problem problem;
+  const auto found = find_dataset(reference, named, problem);
+  if (!found) return {{}, std::move(problem)};
+  const api::DatasetSpec& spec = found->spec;
+  const std::string& url = spec.url;
+  DatasetInCluster out;
+  out.format = lower(spec.format);
+  out.path = spec.path;
+  if (url.starts_with(kVolume)) {
+    const std::string rest = url.substr(kVolume.size());
+    const std::size_t slash = rest.find('/');
+    out.claim = rest.substr(0, slash);
+    if (slash != std::string::npos && slash + 1 < rest.size())
+      out.path = rest.substr(slash + 1) + (spec.path.empty() ? "" : "/" + spec.path);
+    if (!meta::check_dns_subdomain(out.claim).empty())
+      return no("InvalidSpec", subject + " has the URL " + url.substr(0, 256) +
+                                   ", which names no PersistentVolumeClaim: pvc://CLAIM/PATH");
+  } else if (url.starts_with("http://") || url.starts_with("https://") ||
+             url.starts_with("s3://")) {
+    if (spec.sha256.empty())
+      return no("DigestMissing", subject +
+                                     " has no sha256: a run without a node verifies the data "
+                                     "that it fetches");
+    api::TrainingBase file;
+    file.requested = digest_of_text(url + " " + spec.sha256);
+    file.kind = "Dataset";
+    file.name = reference.name;
+    file.archive.version = spec.sha256.substr(0, kVersionDigits);
+    file.archive.download_url = url;
+    file.archive.sha256sum = spec.sha256;
+    if (!spec.credential_name.empty())
+      file.archive.credentials = credentials_of(spec.credential_name);
+    out.file = std::move(file);
+  } else {
+    return no("DatasetElsewhere",
+              subject +
+                  " is on a node: set the nodeName of the run, or name an http, https, s3 or "
+                  "pvc URL in the Dataset");
+  }
+  if (!stays_below(out.path))
+    return no("InvalidSpec", subject + " has the path " + out.path.substr(0, 256) +
+                                 ", which leaves the archive or the volume");
+  return {std::move(out), {}};
+}
+
+workers::ResolvedModel resolved_file(const api::TrainingBase& pinned, const meta::ObjectMeta& run) {
+  const api::TrainingInitialModel none;
+  workers::ResolvedModel out = resolved(pinned, {none, run, pinned.name});
+  out.name = out.model_name = "data";  // names of Datasets may be longer than those of models
+  return out;
 }
 
 }  // namespace varda::controllers::runs

@@ -66,4 +66,23 @@ enum class Started { kNo, kYes };
 DatasetChoice choose_dataset(const api::TrainingDataset& reference, const NamedDatasets& named,
                              const api::EdgeNode& agent, Started started);
 
+/// A dataset that a run without a node reads: a file that the agent of the Job fetches, or a
+/// volume.
+struct DatasetInCluster {
+  std::optional<api::TrainingBase> file;  // version: the first digits of the digest
+  std::string claim;                      // of a volume; "": `file`
+  std::string path;                       // of the data in the archive or the volume; "": all of it
+  std::string format;
+};
+/// Exactly one member is set. Problems: DatasetNotFound, DatasetAmbiguous, DatasetElsewhere,
+/// DigestMissing, InvalidSpec.
+struct ClusterDatasetChoice {
+  std::optional<DatasetInCluster> dataset;
+  std::optional<hosting::Problem> problem;
+};
+ClusterDatasetChoice choose_cluster_dataset(const api::TrainingDataset& reference,
+                                            const NamedDatasets& named);
+/// `pinned` as the archive for a worker of the run.
+workers::ResolvedModel resolved_file(const api::TrainingBase& pinned, const meta::ObjectMeta& run);
+
 }  // namespace varda::controllers::runs

@@ -9,6 +9,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -61,6 +62,7 @@ class ControlPlane : public ::testing::Test {
     options.node_port_host = "127.0.0.1";
     options.registry_url = "http://registry:8092";
     options.file_digests = file_digests_;
+    options.jobs = jobs_;
     controllers_ = add_all(*manager_, options);
     thread_ = std::jthread(
         [this](const std::stop_token& stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
@@ -129,7 +131,8 @@ class ControlPlane : public ::testing::Test {
 
   apiserver::InMemoryApiServer api_;
   kube::Client client_;
-  hosting::FileDigestReader file_digests_;  // of the next start()
+  hosting::FileDigestReader file_digests_;    // of the next start()
+  std::optional<hosting::ClusterJobs> jobs_;  // likewise
   std::unique_ptr<Controllers> controllers_;
   std::unique_ptr<runtime::Manager> manager_;
   std::jthread thread_;

@@ -66,7 +66,8 @@ class Observer {
       return std::move(out_);
     }
     agent_ = plan_.node.empty() ? nullptr : world_.edge_node(plan_.node);
-    lost_ = plan_.node.empty()
+    // Kubernetes watches the pods of a Job, also while no agent of the run is connected.
+    lost_ = plan_.node.empty() || plan_.is_job
                 ? std::nullopt
                 : hosting::out_of_reach(plan_.node, hosting::find_node(world_.nodes, plan_.node),
                                         agent_.get());
@@ -75,6 +76,8 @@ class Observer {
     status().node = plan_.node.empty() ? status().node : plan_.node;
     status().base = plan_.base ? plan_.base : pinned_base(training_);
     status().scripts = plan_.scripts ? plan_.scripts : pinned_scripts(training_);
+    if (plan_.data) status().data = plan_.data;
+    if (plan_.evaluation_data) status().evaluation_data = plan_.evaluation_data;
     if (!plan_.fingerprint.empty() && status().dataset_fingerprint.empty())
       status().dataset_fingerprint = plan_.fingerprint;
     if (plan_.pod != nullptr) {
@@ -148,8 +151,10 @@ class Observer {
     status().phase = TrainingModelStatus::kSuspended;
     status().start_time.clear();
     erase("ResultReceived");
-    set("Suspended",
-        {kTrue, "Suspended", "spec.suspend is true; the checkpoint stays on the node"});
+    set("Suspended", {kTrue, "Suspended",
+                      plan_.is_job ? "spec.suspend is true; the run then starts again: its "
+                                     "checkpoint goes with the pod of the Job"
+                                   : "spec.suspend is true; the checkpoint stays on the node"});
     set("Running", no("Suspended", plan_.pod == nullptr ? "the run is suspended"
                                                         : "the run is suspended; the pod ends"));
   }
@@ -262,6 +267,13 @@ class Observer {
 
   std::optional<Problem> find_failure() {
     if (lost_) return {};
+    if (plan_.is_job && world_.job != nullptr) {
+      if (auto failure = job_failure(*world_.job)) {
+        const std::string last = last_error();
+        if (!last.empty()) failure->message += "; the last error: " + last;
+        return failure;
+      }
+    }
     const std::string why = last_error();
     if ((report_.error && report_.error->permanent) || ended_for_good())
       return Problem{"TrainerFailed", why.empty() ? "the trainer refused its input" : why};
@@ -296,21 +308,32 @@ class Observer {
       erase("ResultReceived");
       const bool fetches = plan_.problem && plan_.problem->reason == "WaitingForNode";
       status().phase = fetches ? TrainingModelStatus::kFetching : TrainingModelStatus::kPending;
-      Problem why = plan_.problem.value_or(Problem{"PodPending", "the pod is being created"});
+      const bool starts_job = plan_.is_job && world_.job == nullptr;
+      Problem why = plan_.problem.value_or(Problem{
+          "PodPending", starts_job ? "the Job is being created" : "the pod is being created"});
       if (fetches) {
         if (auto download = download_problem()) why = std::move(*download);
       }
       return set("Running", no(std::move(why)));
     }
-    if (pod->status.phase == "Succeeded") return await_result();
+    // The agent in the pod of a Job ends after the run.
+    if (pod->status.phase == "Succeeded" || (plan_.is_job && trainer_succeeded(*pod)))
+      return await_result();
     erase("ResultReceived");
     auto problem = hosting::pod_problem(*pod);
+    if (plan_.is_job && !problem && installs(*pod)) {
+      status().phase = TrainingModelStatus::kFetching;
+      return set("Running",
+                 no(download_problem().value_or(
+                     Problem{"WaitingForFiles", "the agent of the Job fetches model and data"})));
+    }
     if (pod->status.phase == "Running" && !problem) {
       status().phase =
           report_.phase.empty() ? std::string(TrainingModelStatus::kTraining) : report_.phase;
-      return set("Running",
-                 {kTrue, "Running",
-                  "attempt " + text_of(status().attempts) + " runs on node " + plan_.node});
+      return set("Running", {kTrue, "Running",
+                             "attempt " + text_of(status().attempts) +
+                                 (plan_.is_job ? " runs in pod " + pod->metadata.name
+                                               : " runs on node " + plan_.node)});
     }
     status().phase = TrainingModelStatus::kPending;
     if (!problem)
@@ -336,6 +359,9 @@ class Observer {
   /// The agent's reason for missing files.
   std::optional<Problem> download_problem() const {
     if (auto problem = download_problem(out_.status.base, kWorkerName)) return problem;
+    if (auto problem = download_problem(out_.status.data, kDataName)) return problem;
+    if (auto problem = download_problem(out_.status.evaluation_data, kEvaluationName))
+      return problem;
     return download_problem(out_.status.scripts, kScriptsName);
   }
   std::optional<Problem> download_problem(const std::optional<api::TrainingBase>& files,

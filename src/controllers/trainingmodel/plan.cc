@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "controllers/runs/runs.h"
+#include "hosting/labels.h"
+#include "hosting/node_index.h"
 #include "hosting/pod_settings.h"
 #include "hosting/servers.h"
 
@@ -19,11 +21,15 @@ using Pods = TrainingPlan::Pods;
 // An ONNX file has at most 2 GiB; the rest is for other files of the archive, and the report.
 constexpr std::int64_t kUploadBytesMax = (2LL << 30) + (64LL << 20);
 
+/// Directory of fetched datasets in the containers of a Job.
+constexpr std::string_view kDataMount = "/var/run/varda/data";
+
 /// The parts of the worker that its node needs.
 Worker placed_worker(const TrainingModel& training, const std::string& node) {
   Worker worker;
   worker.name = kWorkerName;
   worker.node_name = node;
+  worker.any_node = api::is_job_node(node);
   worker.uploads = api::WorkerUploads{kUploadBytesMax, {}};
   if (const api::TrainingOutput& output = training.spec.output; !output.url.empty()) {
     worker.bucket = api::EdgeBucket{
@@ -47,11 +53,25 @@ api::TrainingInitialModel scripts_of(const TrainingModel& training) {
   return out;
 }
 
+/// More files of the run, as the model of a worker without pods, so that the node installs them.
+Worker files_worker(const char* name, const std::string& node) {
+  Worker worker;
+  worker.name = name;
+  worker.node_name = node;
+  return worker;
+}
+
+/// The file of a dataset, of a run without a node.
+Worker data_worker(const TrainingModel& training, const std::string& node, const char* name,
+                   const std::optional<api::TrainingBase>& file) {
+  Worker worker = files_worker(name, node);
+  if (file) worker.model = runs::resolved_file(*file, training.metadata);
+  return worker;
+}
+
 /// The scripts as the model of a worker without pods, so that the node installs them.
 Worker scripts_worker(const TrainingModel& training, const std::string& node) {
-  Worker worker;
-  worker.name = kScriptsName;
-  worker.node_name = node;
+  Worker worker = files_worker(kScriptsName, node);
   if (const auto scripts = pinned_scripts(training)) {
     const api::TrainingInitialModel wanted = scripts_of(training);
     worker.model = runs::resolved(*scripts, {wanted, training.metadata, training.spec.model_name});
@@ -122,11 +142,16 @@ class Planner {
  private:
   void find_node() {
     const api::TrainingModelSpec& spec = training_.spec;
+    out_.is_job = becomes_job(training_, options_) || has_job_node(training_);
     if (training_.status.ended()) {
       out_.node = training_.status.node;
+    } else if (out_.is_job) {
+      out_.node = api::job_node_name(training_.metadata.uid);
     } else {
-      hosting::Placement placed =
-          hosting::place({spec.node_name, spec.node_selector, training_.status.node}, world_.nodes);
+      const hosting::Labels cloud{{std::string(hosting::kLayerLabel), "cloud"}};
+      hosting::Placement placed = hosting::place(
+          {spec.node_name, spec.without_node() ? cloud : spec.node_selector, training_.status.node},
+          world_.nodes);
       out_.node = std::move(placed.node);
       out_.problem = std::move(placed.problem);
       if (!out_.problem) check_layer();
@@ -134,6 +159,7 @@ class Planner {
     if (out_.node.empty()) return;
     out_.pod_name = workers::worker_pod_name(job_of(training_), placed_worker(training_, out_.node),
                                              out_.node, 0);
+    if (out_.is_job) out_.pod = newest(world_.pods);
     for (const PodPtr& pod : world_.pods)
       if (pod->metadata.name == out_.pod_name) out_.pod = pod;
   }
@@ -159,6 +185,7 @@ class Planner {
 
   void choose_pods(bool reported) {
     const api::TrainingModelStatus& status = training_.status;
+    if (out_.is_job) return choose_job(reported);
     if (status.ended()) {
       return remove(
           runs::pods_to_remove(world_.pods, status.conditions, status.completion_time, now_));
@@ -177,6 +204,44 @@ class Planner {
     place_pod(worker);
   }
 
+  // A Job that ended keeps its pod with the log, and no Job of an ended run starts a pod.
+  void choose_job(bool reported) {
+    const api::TrainingModelStatus& status = training_.status;
+    if (status.ended() || (training_.spec.suspend && !reported)) {
+      if (agent_may_end()) {
+        out_.pods = Pods::kLeave;
+      } else if (world_.job != nullptr) {
+        out_.objects.push_back(suspended(*world_.job));
+      }
+      return;
+    }
+    out_.pods = Pods::kLeave;
+    if (reported) return;
+    Worker worker = placed_worker(training_, out_.node);
+    complete(worker);
+    if (out_.problem) return;
+    const workers::EdgeNodePtr node = world_.edge_node(out_.node);
+    const auto token = node == nullptr ? std::nullopt : api::job_token_of(node->metadata);
+    out_.make_node = node == nullptr;
+    if (!token) return;
+    auto job =
+        job_of_run(training_, {worker, files_, volumes_, *token}, options_, world_.job.get());
+    out_.pods = Pods::kConverge;
+    if (job) {
+      out_.objects.push_back(std::move(*job));
+    } else {
+      fail("JobReplaced", "the Job of the former spec ends");
+    }
+  }
+
+  /// After a complete run the agent ends by itself, and the Job with it.
+  bool agent_may_end() const {
+    const api::TrainingModelStatus& status = training_.status;
+    const auto end = meta::parse_time(status.completion_time);
+    return status.phase == api::TrainingModelStatus::kComplete && end.ok() &&
+           now_ < *end + runs::kEndPatience;
+  }
+
   void remove(std::vector<PodPtr> pods) {
     out_.pods = Pods::kRemove;
     out_.remove = std::move(pods);
@@ -193,7 +258,10 @@ class Planner {
       return fail("RegistryMissing",
                   "the operator has no registry for results: start it with --registry URL, or name "
                   "a bucket in spec.output.url");
-    const workers::EdgeNodePtr agent = world_.edge_node(out_.node);
+    const workers::EdgeNodePtr agent =
+        out_.is_job
+            ? std::make_shared<const api::EdgeNode>(agent_of_job(job_of(training_), out_.node, {}))
+            : world_.edge_node(out_.node);
     out_.problem = runs::agent_problem(agent.get(), out_.node);
     if (out_.problem) return;
     if (spec.initial_model && !choose_model(worker, *agent)) return;
@@ -208,13 +276,20 @@ class Planner {
       out_.problem = std::move(choice.problem);
       return std::move(choice.dataset);
     };
-    if (spec.dataset) {
+    if (out_.is_job) {
+      if (spec.dataset && !add_cluster_data(*spec.dataset, kDataName, "TRAIN", out_.data, worker))
+        return;
+      if (spec.evaluation && spec.evaluation->dataset &&
+          !add_cluster_data(*spec.evaluation->dataset, kEvaluationName, "EVAL",
+                            out_.evaluation_data, worker))
+        return;
+    } else if (spec.dataset) {
       const auto dataset = choose(*spec.dataset);
       if (!dataset) return;
       out_.fingerprint = dataset->fingerprint;
       add_dataset(*dataset, "TRAIN", worker);
     }
-    if (spec.evaluation && spec.evaluation->dataset) {
+    if (!out_.is_job && spec.evaluation && spec.evaluation->dataset) {
       const auto dataset = choose(*spec.evaluation->dataset);
       if (!dataset) return;
       add_dataset(*dataset, "EVAL", worker);
@@ -228,6 +303,46 @@ class Planner {
     worker.pod_metadata = spec.pod_metadata();
   }
 
+  /// The data of a run without a node: a file for the agent of the Job, or a volume.
+  bool add_cluster_data(const api::TrainingDataset& reference, const char* name,
+                        const std::string& prefix, std::optional<api::TrainingBase>& file,
+                        Worker& worker) {
+    const auto found = world_.datasets.find(reference.name);
+    runs::ClusterDatasetChoice choice = runs::choose_cluster_dataset(
+        reference, found == world_.datasets.end() ? runs::NamedDatasets{} : found->second);
+    out_.problem = std::move(choice.problem);
+    if (!choice.dataset) return false;
+    runs::DatasetInCluster& dataset = *choice.dataset;
+    std::string path;
+    if (dataset.file) {
+      Worker files = data_worker(training_, out_.node, name, dataset.file);
+      path = std::string(kDataMount) + "/" + name;
+      add_mount(files, path, dataset.file->archive, worker);
+      file = std::move(dataset.file);
+      files_.push_back(std::move(files));
+    } else {
+      const JobVolume volume{dataset.claim};
+      path = volume.directory();
+      const auto same = [&](const JobVolume& one) { return one.claim == volume.claim; };
+      if (std::none_of(volumes_.begin(), volumes_.end(), same)) volumes_.push_back(volume);
+    }
+    if (!dataset.path.empty()) path += "/" + dataset.path;
+    worker.variables.emplace_back(prefix + "_DATASET_URL", path);
+    worker.variables.emplace_back(prefix + "_DATASET_FORMAT", dataset.format);
+    return true;
+  }
+
+  /// Mounts the version that the agent installs as the model of `files`.
+  void add_mount(const Worker& files, const std::string& path, const api::ManifestEntry& archive,
+                 Worker& worker) const {
+    const std::string root = out_.is_job
+                                 ? agent_of_job(job_of(training_), out_.node, {}).status.model_root
+                                 : world_.edge_node(out_.node)->status.model_root;
+    worker.mounts.push_back(
+        {root + "/" + workers::worker_model_key(job_of(training_), files) + "/" + archive.version,
+         path, archive.sha256sum});
+  }
+
   bool choose_model(Worker& worker, const api::EdgeNode& agent) {
     if (worker.model) {
       out_.base = training_.status.base;
@@ -238,6 +353,8 @@ class Planner {
       worker.model = runs::resolved(*choice.base, base_request(training_));
       out_.base = std::move(choice.base);
     }
+    // The agent of a Job installs the model before the trainer starts.
+    if (out_.is_job) return true;
     // A server may serve a former version meanwhile. A run from another version is wrong.
     if (workers::has_wanted_model(job_of(training_), worker, agent)) return true;
     fail("WaitingForNode", "waiting for node " + out_.node + " to have version " +
@@ -259,15 +376,13 @@ class Planner {
       out_.scripts = std::move(choice.base);
     }
     const std::string version = scripts.model->version;
-    if (!workers::has_wanted_model(job_of(training_), scripts, agent)) {
+    if (!out_.is_job && !workers::has_wanted_model(job_of(training_), scripts, agent)) {
       fail("WaitingForNode",
            "waiting for node " + out_.node + " to have version " + version + " of the scripts");
       return false;
     }
-    const std::string directory =
-        agent.status.model_root + "/" + workers::worker_model_key(job_of(training_), scripts);
-    worker.mounts.push_back(
-        {directory + "/" + version, kScriptsMount, out_.scripts->archive.sha256sum});
+    add_mount(scripts, kScriptsMount, out_.scripts->archive, worker);
+    if (out_.is_job) files_.push_back(std::move(scripts));
     return true;
   }
 
@@ -301,6 +416,8 @@ class Planner {
   const TrainingWorld& world_;
   const hosting::Options& options_;
   const WallTime now_;
+  std::vector<Worker> files_;       // of a Job
+  std::vector<JobVolume> volumes_;  // of a Job
   TrainingPlan out_;
 };
 
@@ -361,18 +478,30 @@ std::optional<hosting::NodeWork> work_for(const TrainingModel& training, const a
                                           const hosting::NodeList& nodes,
                                           const std::vector<PodPtr>& pods) {
   if (training.metadata.deleting() || training.status.ended()) return {};
-  const Worker worker = placed_worker(training, node_of(training));
+  const std::string& name = node_of(training);
+  const Worker worker = placed_worker(training, name);
   const workers::Job job = job_of(training);
+  hosting::NodeList around = nodes;
+  if (has_job_node(training)) around.push_back(job_node(training));
   hosting::NodeWork work;
   work.since = training.metadata.creation_timestamp;
-  if (auto model = workers::model_for(job, worker, nodes, node, pods))
-    work.models.push_back(std::move(*model));
-  const Worker scripts = scripts_worker(training, node_of(training));
-  if (auto model = workers::model_for(job, scripts, nodes, node, pods);
-      model && training.spec.scripts)
-    work.models.push_back(std::move(*model));
-  work.workers = workers::workers_for(job, worker, nodes, node, pods);
-  if (node_of(training) == node.metadata.name && !has_node(nodes, node.metadata.name))
+  const auto add_model = [&](const Worker& files) {
+    if (auto model = workers::model_for(job, files, around, node, pods))
+      work.models.push_back(std::move(*model));
+  };
+  add_model(worker);
+  const Worker scripts = scripts_worker(training, name);
+  if (training.spec.scripts) add_model(scripts);
+  if (has_job_node(training)) {
+    const api::TrainingModelStatus& status = training.status;
+    if (status.data) add_model(data_worker(training, name, kDataName, status.data));
+    if (status.evaluation_data)
+      add_model(data_worker(training, name, kEvaluationName, status.evaluation_data));
+  }
+  std::sort(work.models.begin(), work.models.end(),
+            [](const auto& a, const auto& b) { return a.key < b.key; });
+  work.workers = workers::workers_for(job, worker, around, node, pods);
+  if (name == node.metadata.name && !has_node(around, node.metadata.name))
     keep_present(training,
                  {workers::worker_model_key(job, worker), workers::worker_model_key(job, scripts)},
                  node, work);

@@ -1,6 +1,8 @@
 // Plans a TrainingModel: its Pod (plan), the work of its node (work_for), and its status with the
 // result (observe). Pure functions over a snapshot of the caches.
 //
+// A run without a node becomes a Job (job.h), with the node of that Job.
+//
 // A run has one worker on one node. The worker's token, checkpoint and files exist as long as the
 // worker is in the node's work list: from the placement of the run to its end.
 #pragma once
@@ -19,6 +21,7 @@
 #include "api/edgeai/model.h"
 #include "base/clock.h"
 #include "controllers/runs/runs.h"
+#include "controllers/trainingmodel/job.h"
 #include "controllers/trainingmodel/report.h"
 #include "controllers/workers/workers.h"
 #include "hosting/node_work.h"
@@ -32,6 +35,9 @@ namespace varda::controllers::trainingmodel {
 inline constexpr const char* kWorkerName = "training-worker";
 /// End of the key of a run's scripts in EdgeNode.spec.models.
 inline constexpr const char* kScriptsName = "training-scripts";
+/// The same for the files of datasets, of a run without a node.
+inline constexpr const char* kDataName = "training-data";
+inline constexpr const char* kEvaluationName = "training-evaluation";
 /// Directory of the scripts in the containers of a user's trainer.
 inline constexpr const char* kScriptsMount = "/code";
 
@@ -41,7 +47,8 @@ struct TrainingWorld {
   std::function<workers::EdgeNodePtr(const std::string& node)> edge_node;
   workers::ModelWorld initial;  // the objects that spec.initialModel may mean
   std::map<std::string, runs::NamedDatasets> datasets;
-  std::vector<workers::PodPtr> pods;         // of the run
+  std::vector<workers::PodPtr> pods;         // of the run, or of its Job
+  JobPtr job;                                // of the run; null: none
   std::shared_ptr<const api::Model> output;  // named spec.modelName; null: missing
 };
 
@@ -59,8 +66,10 @@ struct TrainingPlan {
   std::string node;                     // of the run; "": none
   std::string pod_name;                 // on that node
   workers::PodPtr pod;                  // the present one there; null: none
-  std::optional<api::TrainingBase> base, scripts;
+  std::optional<api::TrainingBase> base, scripts, data, evaluation_data;
   std::string fingerprint;  // of the dataset
+  bool is_job = false;      // the run is, or becomes, a Job
+  bool make_node = false;   // the EdgeNode of the Job is missing, and the Job waits for it
 };
 
 /// Plans the pod that should exist, and finds problems of the spec. Cannot fail.

@@ -2,7 +2,7 @@
 // work of every EdgeNode, the status, and the Model with the result.
 //
 //   LivePod: {status, then}: the pod that the plan made; `then` is a merge patch of the run
-//   Options: {registry}: URL of the operator's registry
+//   Options: {registry, gateway}: URLs of the operator. With a gateway runs may become Jobs
 
 #include "controllers/trainingmodel/plan.h"
 
@@ -107,8 +107,15 @@ std::unique_ptr<Case> load(const GoldenCase& golden) {
     if (kind == "Dataset" && sedna) world.datasets[name].sedna = typed<api::SednaDataset>(object);
     if (kind == "Dataset" && !sedna) world.datasets[name].edgeai = typed<api::Dataset>(object);
     if (kind == "LivePod") live = object;
-    if (kind == "Options") test->options.registry_url = object["registry"].as_string();
+    if (kind == "Job") world.job = typed<api::Job>(object);
+    if (kind == "Pod") world.pods.push_back(typed<api::Pod>(object));
+    if (kind == "Options") {
+      test->options.registry_url = object["registry"].as_string();
+      if (object.contains("gateway"))
+        test->options.jobs = hosting::ClusterJobs{.gateway_url = object["gateway"].as_string()};
+    }
   }
+  if (becomes_job(test->training, test->options)) world.nodes.push_back(job_node(test->training));
   world.edge_node = [agents = &test->agents](const std::string& node) {
     const auto found = agents->find(node);
     return found == agents->end() ? nullptr : found->second;
@@ -136,6 +143,7 @@ Json to_json(const TrainingPlan& plan, const Case& test, const api::TrainingMode
     for (const Json& object : plan.objects) objects.push_back(object);
     out.set("objects", std::move(objects));
   }
+  if (plan.make_node) out.set("makeNode", true);
   if (!plan.remove.empty()) out.set("remove", names_of(plan.remove));
   if (!plan.failed.empty()) out.set("failed", names_of(plan.failed));
   for (const auto& [name, node] : test.agents) {

@@ -5,10 +5,13 @@
 #include <memory>
 #include <set>
 
+#include "api/core/job.h"
 #include "api/edgeai/dataset.h"
+#include "api/edgeai/job_node.h"
 #include "base/log.h"
 #include "controllers/trainingmodel/trainingmodel.h"
 #include "hosting/conditions.h"
+#include "hosting/labels.h"
 #include "hosting/model_archive.h"
 #include "hosting/node_index.h"
 
@@ -23,6 +26,8 @@ using Keys = std::vector<ObjectKey>;
 constexpr std::size_t kRunsAtOnce = 4;
 // A cluster's policy may later accept the refused pod, and no watch reports that.
 constexpr Duration kRefusedAgain = std::chrono::minutes(2);
+// The certificate of the gateways appears outside of the caches.
+constexpr Duration kGatewayAgain = std::chrono::seconds(5);
 // Time in which the cache gets a newer TrainingModel.
 constexpr Duration kOldRunAgain = std::chrono::seconds(1);
 
@@ -40,7 +45,11 @@ std::vector<std::string> index_by_node(const TrainingModel& training) {
 /// Runs by the labels of nodes that their nodeSelector may select.
 constexpr const char* kRunsBySelector = "run's nodeSelector";
 std::vector<std::string> index_by_selector(const TrainingModel& training) {
-  if (training.status.ended() || training.spec.node_selector.empty()) return {};
+  if (training.status.ended()) return {};
+  // On one machine such a run is on the node of the cloud layer.
+  if (training.spec.without_node())
+    return hosting::selector_values({{std::string(hosting::kLayerLabel), "cloud"}});
+  if (training.spec.node_selector.empty()) return {};
   return hosting::selector_values(training.spec.node_selector);
 }
 
@@ -74,6 +83,35 @@ std::vector<std::string> index_by_dataset(const TrainingModel& training) {
   return {keys.begin(), keys.end()};
 }
 
+/// EdgeNodes of Jobs by the key of the run.
+constexpr const char* kNodesByRun = "job's run";
+std::vector<std::string> index_by_run(const api::EdgeNode& node) {
+  const auto& annotations = node.metadata.annotations;
+  const auto kind = annotations.find(std::string(api::kJobKindAnnotation)),
+             run = annotations.find(std::string(api::kJobAnnotation));
+  if (!api::is_job_node(node.metadata.name) || kind == annotations.end() ||
+      run == annotations.end() || kind->second != TrainingModel::resource().kind)
+    return {};
+  return {run->second};
+}
+
+std::optional<ObjectKey> key_of(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) return {};
+  return ObjectKey{text.substr(0, slash), text.substr(slash + 1)};
+}
+
+/// The run of a Job's pod. The pod's owner is the Job.
+Keys run_of_pod(const api::Pod& pod) {
+  const auto& labels = pod.metadata.labels;
+  const auto kind = labels.find(std::string(workers::kJobKindLabel)),
+             name = labels.find(std::string(workers::kJobLabel));
+  if (kind == labels.end() || name == labels.end() ||
+      kind->second != TrainingModel::resource().kind)
+    return {};
+  return {ObjectKey{pod.metadata.ns, name->second}};
+}
+
 Keys runs_with(const char* index, const std::string& value, const runtime::Caches& caches) {
   Keys keys;
   for (const auto& training : caches.of<TrainingModel>().by_index(index, value))
@@ -93,9 +131,9 @@ Keys runs_near(const api::Node& node, const runtime::Caches& caches) {
 
 // Reasons of waits that end by themselves, or that the user wants.
 bool is_usual(std::string_view reason) {
-  static constexpr std::string_view kUsual[] = {"Suspended",      "Uploading",      "WritingModel",
-                                                "Complete",       "AwaitingResult", "AwaitingFile",
-                                                "DatasetNotReady"};
+  static constexpr std::string_view kUsual[] = {
+      "Suspended",    "Uploading",       "WritingModel",    "Complete",   "AwaitingResult",
+      "AwaitingFile", "DatasetNotReady", "WaitingForFiles", "JobReplaced"};
   return hosting::is_progress(reason) ||
          std::find(std::begin(kUsual), std::end(kUsual), reason) != std::end(kUsual);
 }
@@ -132,7 +170,9 @@ void record_events(const TrainingModel& training, const api::TrainingModelStatus
 }  // namespace
 
 void TrainingReconciler::watches(runtime::Watches<TrainingModel>& w) const {
-  w.owns<api::Pod>(runtime::Update::kRecreate);
+  w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Job>();
+  w.maps<api::Pod>(run_of_pod);
+  w.indexes<api::EdgeNode>(kNodesByRun, index_by_run);
   w.workers(kRunsAtOnce);
   hosting::index_nodes(w);
   w.indexes<TrainingModel>(kRunsByNode, index_by_node)
@@ -141,7 +181,11 @@ void TrainingReconciler::watches(runtime::Watches<TrainingModel>& w) const {
       .indexes<TrainingModel>(kRunsByDataset, index_by_dataset);
   w.maps<api::Node>(runs_near, hosting::same_to_pods);
   w.maps<api::EdgeNode>([](const api::EdgeNode& node, const runtime::Caches& caches) {
-    return runs_with(kRunsByNode, node.metadata.name, caches);
+    Keys keys = runs_with(kRunsByNode, node.metadata.name, caches);
+    for (const std::string& run : index_by_run(node)) {
+      if (auto key = key_of(run)) keys.push_back(std::move(*key));
+    }
+    return keys;
   });
   const auto of_model = [](const auto& model, const runtime::Caches& caches) {
     return runs_with(kRunsByModel, model.metadata.key().str(), caches);
@@ -159,9 +203,14 @@ TrainingWorld TrainingReconciler::look(const TrainingModel& training) const {
   hosting::NodeSet nodes(caches_);
   nodes.add(training.spec.node_name);
   nodes.add(training.status.node);
-  if (training.spec.node_name.empty())
+  const bool is_job = becomes_job(training, options_) || has_job_node(training);
+  if (training.spec.without_node() && !is_job) {
+    nodes.add_all(hosting::nodes_with({{std::string(hosting::kLayerLabel), "cloud"}}, caches_));
+  } else if (training.spec.node_name.empty() && !is_job) {
     nodes.add_all(hosting::nodes_with(training.spec.node_selector, caches_));
+  }
   world.nodes = nodes.list();
+  if (is_job) world.nodes.push_back(job_node(training));
   world.edge_node = [this](const std::string& node) {
     return caches_.of<api::EdgeNode>().get({"", node});
   };
@@ -177,12 +226,45 @@ TrainingWorld TrainingReconciler::look(const TrainingModel& training) const {
                                                caches_.of<api::SednaDataset>().get({ns, name})});
   }
   world.pods = caches_.of<api::Pod>().owned_by(training.metadata.uid);
+  if (is_job) {
+    const auto jobs = caches_.of<api::Job>().owned_by(training.metadata.uid);
+    for (const auto& job : jobs)
+      if (job->metadata.name == training.metadata.name) world.job = job;
+    if (world.job != nullptr) world.pods = caches_.of<api::Pod>().owned_by(world.job->metadata.uid);
+  }
   world.output = caches_.of<api::Model>().get({ns, training.spec.model_name});
   return world;
 }
 
-Result<runtime::Action> TrainingReconciler::on_deleted(const Context& /*ctx*/, const ObjectKey& key,
-                                                       runtime::Writer& /*writer*/) {
+Result<bool> TrainingReconciler::make_node(const Context& ctx, const TrainingModel& training,
+                                           runtime::Writer& writer) const {
+  const auto token = options_.jobs->make_token();
+  if (!token) return false;
+  // The Secret first: a run whose EdgeNode exists has its token. After a crash in between, the next
+  // attempt makes another token.
+  TRY_VOID(options_.jobs->create_secret(ctx, secret_of(training, *token)));
+  const auto made = writer.create(ctx, edge_node_of(training, *token), nullptr);
+  if (!made.ok() && made.error().code() != Code::kAlreadyExists) return made.error();
+  return true;
+}
+
+Status TrainingReconciler::remove_nodes(const Context& ctx, const ObjectKey& key,
+                                        const TrainingModel* kept, runtime::Writer& writer) const {
+  // Another operator may work in the namespace of the run.
+  if (!options_.jobs) return {};
+  const std::vector<std::string>& ours = options_.jobs->namespaces;
+  if (!ours.empty() && std::find(ours.begin(), ours.end(), key.ns) == ours.end()) return {};
+  for (const auto& node : caches_.of<api::EdgeNode>().by_index(kNodesByRun, key.str())) {
+    if (node->metadata.deleting()) continue;
+    if (kept != nullptr && node->metadata.name == api::job_node_name(kept->metadata.uid)) continue;
+    TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*node)));
+  }
+  return {};
+}
+
+Result<runtime::Action> TrainingReconciler::on_deleted(const Context& ctx, const ObjectKey& key,
+                                                       runtime::Writer& writer) {
+  TRY_VOID(remove_nodes(ctx, key, nullptr, writer));
   failed_pods_.forget(key);
   const MutexLock lock(mutex_);
   passing_.forget(key);
@@ -197,7 +279,31 @@ Result<runtime::Action> TrainingReconciler::reconcile(const Context& ctx,
   const TrainingWorld world = look(training);
   TrainingPlan wanted = plan(training, world, options_, now);
   Status converged;
-  bool refused = false;
+  bool refused = false, no_gateway = false;
+  if (wanted.is_job)
+    TRY_VOID(remove_nodes(ctx, training.metadata.key(),
+                          training.status.ended() ? nullptr : &training, writer));
+  if (wanted.make_node) {
+    const Result<bool> made = make_node(ctx, training, writer);
+    if (!made.ok() && made.error().code() == Code::kForbidden) {
+      refused = true;
+      wanted.problem = hosting::Problem{
+          "TokenForbidden",
+          "the operator may not create the Secret with the token of the Job's agent: `kubectl "
+          "create rolebinding varda-cloud-jobs -n " +
+              training.metadata.ns +
+              " --clusterrole=varda-cloud-jobs --serviceaccount=varda-operator:varda-operator`"};
+      converged = made.error();
+    } else if (!made.ok()) {
+      converged = made.error();
+    }
+    no_gateway = made.ok() && !*made;
+    if (no_gateway)
+      wanted.problem = hosting::Problem{
+          "GatewayMissing",
+          "no gateway has published its authority in the ConfigMap varda-system/varda-gateway: "
+          "the agent of a Job needs a gateway"};
+  }
   if (wanted.pods == TrainingPlan::Pods::kConverge) {
     converged = writer.converge(ctx, training, wanted.objects);
     const Code code = converged.ok() ? Code::kInternal : converged.error().code();
@@ -222,7 +328,7 @@ Result<runtime::Action> TrainingReconciler::reconcile(const Context& ctx,
   TRY(const bool written, runs::write_status(ctx, training, seen.status, writer));
   if (!written) return runtime::Action::after(kOldRunAgain);
   if (refused) {
-    log::warn("API server rejected the pod of a run", {{"error", converged.error()}});
+    log::warn("API server rejected an object of a run", {{"error", converged.error()}});
     return runtime::Action::after(kRefusedAgain);
   }
   TRY_VOID(std::move(converged));
@@ -237,6 +343,7 @@ Result<runtime::Action> TrainingReconciler::reconcile(const Context& ctx,
   TRY(const std::optional<Duration> pause,
       failed_pods_.replace(ctx, training.metadata.key(), wanted.failed, clock_, writer));
   soon(pause);
+  if (no_gateway) soon(kGatewayAgain);
   if (world.initial.keys != nullptr && !seen.status.ended()) soon(hosting::kKeysAgain);
   return next ? runtime::Action::after(*next) : runtime::Action::await_change();
 }
@@ -260,6 +367,8 @@ void TrainingWork::watches(runtime::Watches<api::EdgeNode>& w) const {
                before.metadata.deleting() == now.metadata.deleting() &&
                before.status.node == now.status.node && before.status.base == now.status.base &&
                before.status.scripts == now.status.scripts &&
+               before.status.data == now.status.data &&
+               before.status.evaluation_data == now.status.evaluation_data &&
                before.status.ended() == now.status.ended();
       });
   w.maps<api::Pod>(

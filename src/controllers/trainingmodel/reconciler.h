@@ -32,6 +32,12 @@ class TrainingReconciler {
 
  private:
   TrainingWorld look(const api::TrainingModel& training) const;
+  /// Makes the EdgeNode of a Job and the Secret with its token. False: no gateway is known yet.
+  Result<bool> make_node(const Context& ctx, const api::TrainingModel& training,
+                         runtime::Writer& writer) const;
+  /// Removes EdgeNodes of Jobs under this key, except for that of `kept`; null: all.
+  Status remove_nodes(const Context& ctx, const meta::ObjectKey& key,
+                      const api::TrainingModel* kept, runtime::Writer& writer) const;
 
   const runtime::Caches& caches_;
   const hosting::Options options_;

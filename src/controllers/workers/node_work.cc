@@ -91,10 +91,11 @@ bool has_wanted_model(const Job& job, const Worker& worker, const api::EdgeNode&
 }
 
 Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& on_node) {
-  Json out = Json::object({{"kind", job.kind},
-                           {"name", job.metadata.name},
-                           {"namespace", job.metadata.ns},
-                           {"role", worker.layer == Worker::Layer::kEdge ? "edge" : "cloud"}});
+  Json out = Json::object(
+      {{"kind", job.kind},
+       {"name", job.metadata.name},
+       {"namespace", job.metadata.ns},
+       {"role", worker.layer == Worker::Layer::kEdge && !worker.any_node ? "edge" : "cloud"}});
   if (worker.model) {
     Json model = Json::object(
         {{"name", worker.model->name}, {"version", on_node.version}, {"url", on_node.url}});

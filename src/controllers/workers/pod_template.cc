@@ -80,7 +80,7 @@ Json contract(const Job& job, const Worker& worker, const PodPlace& place) {
   env.push_back(text("SERVICE_NAME", job.metadata.name));
   env.push_back(place.pod.empty() ? field("WORKER_NAME", "metadata.name")
                                   : text("WORKER_NAME", place.pod));
-  env.push_back(text("WORKER_ROLE", edge ? "edge" : "cloud"));
+  env.push_back(text("WORKER_ROLE", edge && !worker.any_node ? "edge" : "cloud"));
   env.push_back(place.node.empty() ? field("NODE_NAME", "spec.nodeName")
                                    : text("NODE_NAME", place.node));
   env.push_back(field("POD_IP", "status.podIP"));
@@ -373,6 +373,12 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place,
                host_path(place.agent->status.worker_socket_directory, "Directory"),
                std::string(kWorkerSocketMount));
   }
+  if (worker.any_node) {
+    place_in_cloud(spec, {});
+    set_absent(spec, "automountServiceAccountToken", false);
+    set_absent(spec, "enableServiceLinks", false);
+    return spec;
+  }
   place_on_edge(spec, place);
   return spec;
 }
@@ -528,7 +534,7 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place,
   if (edge) {
     // KubeEdge's admission (CHANGELOG-1.6) then leaves the pod on a disconnected node, regardless
     // of tolerations that others set.
-    set_absent(labels, "app-offline.kubeedge.io", "autonomy");
+    if (!worker.any_node) set_absent(labels, "app-offline.kubeedge.io", "autonomy");
     if (meta::check_label_value(place.node).empty()) labels.set(kWorkerNodeLabel, place.node);
   }
   out.metadata = Json::object({{"labels", std::move(labels)}});
@@ -543,6 +549,14 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place,
   }
   if (!annotations.empty()) out.metadata.set("annotations", std::move(annotations));
   return out;
+}
+
+PodOfJob make_pod_of_job(const Job& job, const Worker& worker, const std::string& pod,
+                         const api::EdgeNode& agent) {
+  const ModelOnNode model = worker.model ? model_on(job, worker, agent) : ModelOnNode{};
+  MadePod made = make_pod(job, worker, {pod, agent.metadata.name, &agent, model}, {});
+  return {job_labels(job, worker), std::move(made.metadata), std::move(made.spec),
+          std::move(made.template_hash), std::move(made.assignment_hash)};
 }
 
 }  // namespace varda::controllers::workers

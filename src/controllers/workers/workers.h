@@ -111,6 +111,7 @@ struct Worker {
   };
   std::vector<Mount> mounts = {};
   bool needs_model = true;  // false: pods are created without `model`
+  bool any_node = false;    // kEdge: the cluster places the pod, whose agent runs beside the worker
   // For kCloud.
   std::int64_t service_port = 5000;
   std::string service_type = "NodePort";
@@ -237,6 +238,15 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
 /// The port of a worker's stream with `listen` on the node, "HOST:PORT"; "" until it is reported.
 std::string stream_listener(const Job& job, const Worker& worker, const api::EdgeNode& node,
                             std::int64_t number, std::string_view stream);
+/// The pod of a worker with any_node, for the template of a Job.
+struct PodOfJob {
+  Json job_labels;
+  Json metadata, spec;
+  std::string template_hash, assignment_hash;  // kTemplateHash, kAssignmentHash
+};
+/// `pod`: the worker's name on `agent`, which has all files. The paths of the agent become volumes.
+PodOfJob make_pod_of_job(const Job& job, const Worker& worker, const std::string& pod,
+                         const api::EdgeNode& agent);
 /// True if the node offers the wanted version of the worker's model, and no former one. Requires a
 /// model.
 bool has_wanted_model(const Job& job, const Worker& worker, const api::EdgeNode& node);
