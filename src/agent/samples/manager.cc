@@ -27,6 +27,19 @@ bool was_asked(const Facts& facts, const std::string& model) {
                      [&](const spool::Answer& one) { return one.tier == model; });
 }
 
+/// A batch of one. Two models of the same data often differ in dimensions of 1: [1,8,8] fits [8,8].
+tensor::Shape shape_for(const tensor::Shape& sample, const tensor::Spec& input) {
+  tensor::Shape wanted = input.shape, plain = sample;
+  plain.insert(plain.begin(), 1);
+  if (wanted.empty()) return plain;
+  wanted.front() = 1;
+  const auto without_ones = [](tensor::Shape shape) {
+    std::erase(shape, 1);
+    return shape;
+  };
+  return without_ones(wanted) == without_ones(plain) ? wanted : plain;
+}
+
 EdgeSamplesReport fresh_report(const EdgeSamples& work) {
   EdgeSamplesReport out;
   out.key = work.key;
@@ -43,6 +56,9 @@ struct Manager::Look {
   EdgeSamplesReport report;
   bool to_dataset = false;  // labelled samples have a place
   std::size_t asks = 0;
+  // The bigger model, opened once.
+  std::unique_ptr<oip::Client> client;
+  std::unique_ptr<oip::Predictor> predictor;
 
   void fail(std::string reason, std::string message) {
     if (report.state == EdgeSamplesReport::kFailed) return;  // the first problem counts
@@ -152,7 +168,11 @@ void Manager::step(const Context& ctx) {
 
 EdgeSamplesReport Manager::look(const Context& ctx, const EdgeSamples& work,
                                 EdgeSamplesReport before) {
-  Look look{.work = work, .root = options_.root / work.key, .report = std::move(before)};
+  Look look{.work = work,
+            .root = options_.root / work.key,
+            .report = std::move(before),
+            .client = nullptr,
+            .predictor = nullptr};
   look.report.state = EdgeSamplesReport::kReady;
   look.report.reason.clear();
   look.report.message.clear();
@@ -225,57 +245,72 @@ void Manager::take_labelled(Look& look) {
     (void)fs_.remove(look.root / spool::kPending / (file.substr(0, file.find('.')) + ".json"));
     ++look.report.moved;
     --look.report.labelled;
-    if (options_.metrics != nullptr)
-      options_.metrics
-          ->counter("varda_agent_samples_moved_total",
-                    "Labelled samples put into Datasets, by the origin of the label.",
-                    {{"origin", "person"}})
-          .add();
+    count_moved("person");
   }
 }
 
 void Manager::take_pending(const Context& ctx, Look& look) {
-  const auto pending = spool::list(fs_, look.root);
+  auto pending = spool::list(fs_, look.root);
   if (!pending.ok()) return look.fail(pending.error());
   look.report.pending = static_cast<std::int64_t>(pending->size());
   const auto paused = paused_until_.find(look.work.url);
   const bool asks =
       !look.work.url.empty() && (paused == paused_until_.end() || clock_.now() >= paused->second);
-  for (const Facts& facts : *pending) {
+  const SteadyTime asks_end = clock_.now() + options_.asks_time;
+  const auto may_ask = [&] {
+    return asks && look.asks < options_.asks_max && (look.asks == 0 || clock_.now() < asks_end);
+  };
+  const double minimum = look.work.minimum.value_or(0);
+  for (Facts& facts : *pending) {
     if (ctx.done()) return;
-    const bool labelled = facts.pseudo_label && spool::is_class_name(facts.pseudo_label->label) &&
-                          facts.pseudo_label->score >= look.work.minimum.value_or(0);
-    if (labelled) {
-      if (!look.to_dataset) continue;
-      const Status moved = move(look.root / spool::kPending / facts.file(),
-                                os::Path(look.work.path) / facts.pseudo_label->label, facts.file());
-      if (!moved.ok()) {
-        if (moved.error().code() != Code::kNotFound) look.fail(moved.error());
-        continue;
-      }
-      (void)spool::discard(fs_, look.root, facts.id, facts.format);
-      --look.report.pending;
-      ++look.report.moved;
-      ++look.report.moved_pseudo;
-      if (options_.metrics != nullptr)
-        options_.metrics
-            ->counter("varda_agent_samples_moved_total",
-                      "Labelled samples put into Datasets, by the origin of the label.",
-                      {{"origin", "model"}})
-            .add();
-    } else if (asks && look.asks < options_.asks_max && !was_asked(facts, look.work.model)) {
-      ask(ctx, look, facts);
-    }
+    const auto labelled = [&] {
+      return facts.pseudo_label && spool::is_class_name(facts.pseudo_label->label) &&
+             facts.pseudo_label->score >= minimum;
+    };
+    const bool answered =
+        !labelled() && may_ask() && !was_asked(facts, look.work.model) && ask(ctx, look, facts);
+    if (labelled() && look.to_dataset && move_pseudo_labelled(look, facts)) continue;
+    if (!answered) continue;
+    // The answer stays with the sample: it is asked once, and people see it.
+    const Status noted =
+        os::write_file_atomically(fs_, look.root / spool::kPending / (facts.id + ".json"),
+                                  codec::write_json(to_json(facts)) + "\n");
+    if (!noted.ok()) look.fail(noted.error());
   }
 }
 
-void Manager::ask(const Context& ctx, Look& look, Facts facts) {
+bool Manager::move_pseudo_labelled(Look& look, const Facts& facts) {
+  const Status moved = move(look.root / spool::kPending / facts.file(),
+                            os::Path(look.work.path) / facts.pseudo_label->label, facts.file());
+  if (!moved.ok()) {
+    if (moved.error().code() == Code::kNotFound) return true;  // the server took it
+    look.fail(moved.error());
+    return false;
+  }
+  (void)spool::discard(fs_, look.root, facts.id, facts.format);
+  --look.report.pending;
+  ++look.report.moved;
+  ++look.report.moved_pseudo;
+  count_moved("model");
+  return true;
+}
+
+void Manager::count_moved(const char* origin) {
+  if (options_.metrics == nullptr) return;
+  options_.metrics
+      ->counter("varda_agent_samples_moved_total",
+                "Labelled samples put into Datasets, by the origin of the label.",
+                {{"origin", origin}})
+      .add();
+}
+
+bool Manager::ask(const Context& ctx, Look& look, Facts& facts) {
   const EdgeSamples& work = look.work;
   const auto bytes = spool::read_sample(fs_, look.root, facts);
-  if (!bytes.ok()) return;  // taken by another process
+  if (!bytes.ok()) return false;  // taken by another process
   ++look.asks;
   std::string version;
-  const auto answer = answer_of(ctx.with_timeout(options_.timeout), work, facts, *bytes, version);
+  const auto answer = answer_of(ctx.with_timeout(options_.timeout), look, facts, *bytes, version);
   spool::Answer given{.tier = work.model, .version = version, .best = {}};
   if (answer.ok()) {
     given.best.push_back(*answer);
@@ -292,40 +327,35 @@ void Manager::ask(const Context& ctx, Look& look, Facts facts) {
   } else {
     look.asks = options_.asks_max;
     paused_until_[work.url] = clock_.now() + options_.pause;
-    return look.fail("ModelUnreachable", answer.error().message());
+    look.fail("ModelUnreachable", answer.error().message());
+    return false;
   }
   if (facts.answers.size() < spool::kAnswersMax) facts.answers.push_back(std::move(given));
-  // The answer stays with the sample: it is asked once, and people see it.
-  const Status noted =
-      os::write_file_atomically(fs_, look.root / spool::kPending / (facts.id + ".json"),
-                                codec::write_json(to_json(facts)) + "\n");
-  if (!noted.ok()) look.fail(noted.error());
+  return true;
 }
 
-Result<spool::ClassScore> Manager::answer_of(const Context& ctx, const EdgeSamples& work,
-                                             const Facts& facts, const std::string& bytes,
-                                             std::string& version) {
-  const oip::Client client(http_, work.url);
+Result<spool::ClassScore> Manager::answer_of(const Context& ctx, Look& look, const Facts& facts,
+                                             const std::string& bytes, std::string& version) {
+  if (look.client == nullptr) look.client = std::make_unique<oip::Client>(http_, look.work.url);
+  if (look.predictor == nullptr) {
+    TRY(oip::Predictor opened, oip::Predictor::open(ctx, *look.client, look.work.model));
+    look.predictor = std::make_unique<oip::Predictor>(std::move(opened));
+  }
   if (facts.format != Facts::kNpy) {
-    TRY(const oip::Predictor predictor, oip::Predictor::open(ctx, client, work.model));
     TRY(const oip::Images images, oip::parse_images(bytes));
-    TRY(const oip::Prediction prediction, predictor.predict(ctx, images, 0));
+    TRY(const oip::Prediction prediction, look.predictor->predict(ctx, images, 0));
     version = prediction.version;
     return spool::ClassScore{codec::clipped(prediction.guess.label, spool::kLabelBytesMax),
                              prediction.guess.probability};
   }
-  TRY(const oip::ModelMetadata metadata, client.metadata(ctx, work.model));
-  if (metadata.inputs.size() != 1 || metadata.outputs.empty())
-    return Error(Code::kInvalid, "the model takes several inputs");
+  const oip::ModelMetadata& metadata = look.predictor->metadata();
   TRY(const tensor::Tensor sample, oip::parse_npy(bytes));
-  tensor::Shape shape = sample.shape();
-  shape.insert(shape.begin(), 1);
-  TRY(tensor::Tensor row, sample.reshaped(std::move(shape)));
+  TRY(tensor::Tensor row, sample.reshaped(shape_for(sample.shape(), metadata.inputs.front())));
   oip::InferRequest request;
   request.encoding = oip::Encoding::kBinary;
   request.inputs.push_back({metadata.inputs.front().name, std::move(row)});
   request.outputs = {{metadata.outputs.front().name, oip::Encoding::kBinary}};
-  TRY(const oip::InferResponse response, client.infer(ctx, work.model, request));
+  TRY(const oip::InferResponse response, look.client->infer(ctx, look.work.model, request));
   if (response.outputs.empty()) return Error(Code::kInvalid, "the model answered no outputs");
   version = response.model_version;
   TRY(const oip::Guess guess, oip::top(response.outputs.front().tensor, 0, metadata.labels));

@@ -60,6 +60,8 @@ class BigModel {
   std::string data = "0.05,0.95";
   int status = 200;
   int asked = 0;
+  std::string request;             // the last one
+  std::function<void()> thinking;  // runs before each answer
 
   net::Response answer(const net::Request& request) {
     net::Response out;
@@ -71,6 +73,8 @@ class BigModel {
       return out;
     }
     ++asked;
+    this->request = request.body;
+    if (thinking) thinking();
     out.body =
         R"({"model_name":"big","model_version":"9","outputs":[{"name":"y","shape":[1,2],"datatype":"FP32","data":[)" +
         data + "]}]}";
@@ -118,13 +122,14 @@ class SamplesManager : public ::testing::Test {
     CHECK(status.samples.size() == 1);
     return status.samples[0];
   }
-  std::string add(std::optional<spool::PseudoLabel> label = {}) {
+  std::string add(std::optional<spool::PseudoLabel> label = {}, tensor::Shape shape = {2}) {
     Facts facts;
     facts.reason = Facts::kHard;
     facts.format = Facts::kNpy;
     facts.pseudo_label = std::move(label);
     const auto spool = spool::Spool::open({.root = kSpool, .bounds = {}}, fs_, *rng_).value();
-    const std::string bytes = tensor::npy_header(tensor::DType::kFp32, {2}) + std::string(8, '\0');
+    const std::string bytes =
+        tensor::npy_header(tensor::DType::kFp32, shape) + std::string(8, '\0');
     CHECK(spool->offer(facts, bytes, "", clock_.wall()).value());
     return spool::pending_ids(fs_, kSpool)->back();
   }
@@ -194,6 +199,42 @@ TEST_F(SamplesManager, BiggerModelLabelsWhatItIsSureOf) {
   EXPECT_FALSE(facts.pseudo_label);
 }
 
+TEST_F(SamplesManager, QuickModelLabelsManySamplesInOneLook) {
+  apply_asking();
+  for (int i = 0; i < 100; ++i) add();
+  EXPECT_EQ(step().moved_pseudo, 64);
+  EXPECT_EQ(step().moved_pseudo, 100);
+  EXPECT_EQ(files("dog").size(), 100u);
+}
+
+TEST_F(SamplesManager, SlowModelIsAskedOnceInALook) {
+  apply_asking();
+  big_.thinking = [this] { clock_.advance(std::chrono::seconds(2)); };
+  for (int i = 0; i < 3; ++i) add();
+  EXPECT_EQ(step().asked, 1);
+  EXPECT_EQ(step().asked, 2);
+}
+
+TEST_F(SamplesManager, LabelWithoutAPlaceStaysWithTheSample) {
+  api::EdgeSamples work;
+  work.url = "http://big";
+  work.model = "big";
+  apply(work);
+  const std::string id = add();
+  EXPECT_EQ(step().asked, 1);
+  EXPECT_EQ(spool::read_facts(fs_, kSpool, id).value().pseudo_label->label, "dog");
+  apply_asking();
+  EXPECT_EQ(step().moved_pseudo, 1);
+  EXPECT_EQ(big_.asked, 1);
+}
+
+TEST_F(SamplesManager, DimensionsOfOneAreNoDifferenceBetweenModels) {
+  apply_asking();
+  add({}, {1, 2});
+  EXPECT_EQ(step().moved_pseudo, 1);
+  EXPECT_THAT(big_.request, HasSubstr("\"shape\":[1,2]"));
+}
+
 TEST_F(SamplesManager, UnreachableModelPausesAndMovesContinue) {
   apply_asking();
   big_.status = 503;
@@ -203,7 +244,7 @@ TEST_F(SamplesManager, UnreachableModelPausesAndMovesContinue) {
   drop("label/good/a.png");
   clock_.advance(std::chrono::hours(24 * 365));
   big_.status = 200;
-  EXPECT_EQ(step().moved, 1);
+  EXPECT_EQ(step().moved, 2);
   EXPECT_EQ(big_.asked, asked + 1);
 }
 
