@@ -370,6 +370,7 @@ class Observer {
           no(server.labels->reason, "node " + server.report.name + ": " + server.labels->message));
     }
     if (!any) return conditions_.erase("Labels");
+    if (world_.labels.problem) return conditions_.set("Labels", no(*world_.labels.problem));
     conditions_.set(
         "Labels", {kTrue, "Moved",
                    text_of(moved) + " labelled samples are in Dataset " + job_.spec.dataset.name});

@@ -47,6 +47,20 @@ using codec::Json;
 
 using ChildPtr = std::shared_ptr<const api::InferenceModel>;
 
+/// Where labels of kept samples come from, and where labelled samples go.
+struct LabelWay {
+  std::string node, folder;  // of the Dataset; "": it takes no files
+  std::string url, model;    // of the bigger model's server; "": no labels by a model
+  std::optional<hosting::Problem> problem;  // why labels or labelled samples are missing
+};
+using NamedInferenceModel =
+    std::function<std::shared_ptr<const api::InferenceModel>(const std::string& name)>;
+/// Name of the InferenceModel that labels samples. "": people do.
+const std::string& label_model(const api::IncrementalLearningJob& job);
+/// `datasets` are those with the name of the job's Dataset.
+LabelWay label_way(const api::IncrementalLearningJob& job, const runs::NamedDatasets& datasets,
+                   const NamedInferenceModel& model_named);
+
 /// The surroundings of one job, as cached.
 struct IncrementalWorld {
   hosting::NodeList nodes;  // of workers and servers
@@ -57,6 +71,7 @@ struct IncrementalWorld {
   std::vector<ChildPtr> children;            // InferenceModels of the job
   std::vector<workers::PodPtr> server_pods;  // of these InferenceModels
   hosting::AnyModels outputs;                // Models named deploySpec.model.name
+  LabelWay labels;
 };
 
 /// A node that serves.
@@ -89,12 +104,6 @@ struct IncrementalPlan {
 /// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
 IncrementalPlan plan(const api::IncrementalLearningJob& job, const IncrementalWorld& world,
                      const hosting::Options& options);
-
-/// Where labels of kept samples come from, and where labelled samples go.
-struct LabelWay {
-  std::string node, folder;  // of the Dataset; "": it takes no files
-  std::string url, model;    // of the bigger model's server; "": no labels by a model
-};
 
 /// The work of the agent of `node`: models, workers and kept samples. `nodes` needs this node only;
 /// `pods` are those of the job.
