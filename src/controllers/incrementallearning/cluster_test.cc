@@ -324,6 +324,21 @@ TEST_F(IncrementalInACluster, MissingModelForLabelsIsACondition) {
   })) << api_.get(kJob).text;
 }
 
+TEST_F(IncrementalInACluster, SamplesAwayFromTheDatasetAreACondition) {
+  add_machine("edge0");
+  add_machine("edge1");
+  add_model();
+  add_dataset();
+  add_job(", samples: {countMax: 10}, nodeNames: [edge0, edge1]");
+  ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-edge1"); }))
+      << api_.get(kJob).text;
+  patch_status(kEdgeNodes + "/edge1", "{samples: [{key: default/digits-edge1, uid: " +
+                                          uid_of(kJob) + ", state: Ready, pending: 3}]}");
+  EXPECT_TRUE(eventually([&] {
+    return condition("Labels")["reason"].as_string() == "DatasetElsewhere";
+  })) << api_.get(kJob).text;
+}
+
 TEST_F(IncrementalInACluster, DeletedJobLeavesNothing) {
   start_all();
   begin_round(12, "1", 'a');

@@ -371,6 +371,15 @@ class Observer {
     }
     if (!any) return conditions_.erase("Labels");
     if (world_.labels.problem) return conditions_.set("Labels", no(*world_.labels.problem));
+    for (const ServerFinding& server : servers_) {
+      if (!server.labels || world_.labels.node.empty() || server.report.name == world_.labels.node)
+        continue;
+      return conditions_.set(
+          "Labels",
+          no("DatasetElsewhere", "node " + server.report.name + " keeps samples, and Dataset " +
+                                     job_.spec.dataset.name + " is on node " + world_.labels.node +
+                                     ": export the samples and label them there"));
+    }
     conditions_.set(
         "Labels", {kTrue, "Moved",
                    text_of(moved) + " labelled samples are in Dataset " + job_.spec.dataset.name});
