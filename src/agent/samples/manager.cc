@@ -147,6 +147,7 @@ void Manager::step(const Context& ctx) {
     before = reports_;
     next_ = clock_.now() + options_.period;
   }
+  if (news) paused_.clear();  // another model, or another URL, is asked at once
   std::map<std::string, EdgeSamplesReport> after;
   for (const EdgeSamples& one : work) {
     if (ctx.done()) return;
@@ -253,9 +254,9 @@ void Manager::take_pending(const Context& ctx, Look& look) {
   auto pending = spool::list(fs_, look.root);
   if (!pending.ok()) return look.fail(pending.error());
   look.report.pending = static_cast<std::int64_t>(pending->size());
-  const auto paused = paused_until_.find(look.work.url);
-  const bool asks =
-      !look.work.url.empty() && (paused == paused_until_.end() || clock_.now() >= paused->second);
+  const auto paused = paused_.find(look.work.url);
+  const bool pauses = paused != paused_.end() && clock_.now() < paused->second.until;
+  const bool asks = !look.work.url.empty() && !pauses;
   const SteadyTime asks_end = clock_.now() + options_.asks_time;
   const auto may_ask = [&] {
     return asks && look.asks < options_.asks_max && (look.asks == 0 || clock_.now() < asks_end);
@@ -267,8 +268,10 @@ void Manager::take_pending(const Context& ctx, Look& look) {
       return facts.pseudo_label && spool::is_class_name(facts.pseudo_label->label) &&
              facts.pseudo_label->score >= minimum;
     };
-    const bool answered =
-        !labelled() && may_ask() && !was_asked(facts, look.work.model) && ask(ctx, look, facts);
+    const bool open = !labelled() && !was_asked(facts, look.work.model);
+    // The problem stays until the next question.
+    if (open && pauses) look.fail(paused->second.problem.reason, paused->second.problem.message);
+    const bool answered = open && may_ask() && ask(ctx, look, facts);
     if (labelled() && look.to_dataset && move_pseudo_labelled(look, facts)) continue;
     if (!answered) continue;
     // The answer stays with the sample: it is asked once, and people see it.
@@ -309,8 +312,26 @@ bool Manager::ask(const Context& ctx, Look& look, Facts& facts) {
   const auto bytes = spool::read_sample(fs_, look.root, facts);
   if (!bytes.ok()) return false;  // taken by another process
   ++look.asks;
+  const Context limited = ctx.with_timeout(options_.timeout);
+  const auto unusable = [](const Error& error) {
+    return error.code() == Code::kInvalid || error.code() == Code::kUnsupported;
+  };
+  // No fault of the sample: it is asked again.
+  const auto pause = [&](const Error& error) {
+    const Problem problem{unusable(error) ? "ModelUnusable" : "ModelUnreachable", error.message()};
+    look.asks = options_.asks_max;
+    paused_[work.url] = {clock_.now() + options_.pause, problem};
+    look.fail(problem.reason, problem.message);
+    return false;
+  };
+  if (look.predictor == nullptr) {
+    look.client = std::make_unique<oip::Client>(http_, work.url);
+    auto opened = oip::Predictor::open(limited, *look.client, work.model);
+    if (!opened.ok()) return pause(opened.error());
+    look.predictor = std::make_unique<oip::Predictor>(std::move(opened).value());
+  }
   std::string version;
-  const auto answer = answer_of(ctx.with_timeout(options_.timeout), look, facts, *bytes, version);
+  const auto answer = answer_of(limited, look, facts, *bytes, version);
   spool::Answer given{.tier = work.model, .version = version, .best = {}};
   if (answer.ok()) {
     given.best.push_back(*answer);
@@ -320,15 +341,11 @@ bool Manager::ask(const Context& ctx, Look& look, Facts& facts) {
     } else {
       ++look.report.unsure;
     }
-  } else if (answer.error().code() == Code::kInvalid ||
-             answer.error().code() == Code::kUnsupported) {
+  } else if (unusable(answer.error())) {
     // This sample does not fit the bigger model; the next one may.
     look.fail("ModelUnusable", "sample " + facts.id + ": " + answer.error().message());
   } else {
-    look.asks = options_.asks_max;
-    paused_until_[work.url] = clock_.now() + options_.pause;
-    look.fail("ModelUnreachable", answer.error().message());
-    return false;
+    return pause(answer.error());
   }
   if (facts.answers.size() < spool::kAnswersMax) facts.answers.push_back(std::move(given));
   return true;
@@ -336,11 +353,6 @@ bool Manager::ask(const Context& ctx, Look& look, Facts& facts) {
 
 Result<spool::ClassScore> Manager::answer_of(const Context& ctx, Look& look, const Facts& facts,
                                              const std::string& bytes, std::string& version) {
-  if (look.client == nullptr) look.client = std::make_unique<oip::Client>(http_, look.work.url);
-  if (look.predictor == nullptr) {
-    TRY(oip::Predictor opened, oip::Predictor::open(ctx, *look.client, look.work.model));
-    look.predictor = std::make_unique<oip::Predictor>(std::move(opened));
-  }
   if (facts.format != Facts::kNpy) {
     TRY(const oip::Images images, oip::parse_images(bytes));
     TRY(const oip::Prediction prediction, look.predictor->predict(ctx, images, 0));

@@ -88,7 +88,11 @@ class Manager final : public core::NodeComponent {
   core::StateStore& state_store_;
   Rng& rng_;
 
-  std::map<std::string, SteadyTime> paused_until_;  // by URL; of the task
+  struct Pause {
+    SteadyTime until;
+    Problem problem;
+  };
+  std::map<std::string, Pause> paused_;  // by URL; of the task
 
   mutable Mutex mutex_;
   runtime::Wakeup wakeup_;

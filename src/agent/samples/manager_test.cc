@@ -60,6 +60,7 @@ class BigModel {
   std::string data = "0.05,0.95";
   int status = 200;
   int asked = 0;
+  std::string outputs = R"([{"name":"y","datatype":"FP32","shape":[-1,2]}])";
   std::string request;             // the last one
   std::function<void()> thinking;  // runs before each answer
 
@@ -68,8 +69,8 @@ class BigModel {
     out.status = status;
     if (request.method == "GET") {
       out.body =
-          R"({"name":"big","versions":["9"],"platform":"echo","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],)"
-          R"("outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}],"parameters":{"labels":["cat","dog"]}})";
+          R"({"name":"big","versions":["9"],"platform":"echo","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":)" +
+          outputs + R"(,"parameters":{"labels":["cat","dog"]}})";
       return out;
     }
     ++asked;
@@ -240,12 +241,25 @@ TEST_F(SamplesManager, UnreachableModelPausesAndMovesContinue) {
   big_.status = 503;
   add();
   EXPECT_EQ(step().reason, "ModelUnreachable");
-  const int asked = big_.asked;
+  const int asked = big_.asked, published = published_;
+  EXPECT_EQ(step().reason, "ModelUnreachable") << "the pause is no recovery";
+  EXPECT_EQ(published_, published);
   drop("label/good/a.png");
   clock_.advance(std::chrono::hours(24 * 365));
   big_.status = 200;
   EXPECT_EQ(step().moved, 2);
   EXPECT_EQ(big_.asked, asked + 1);
+}
+
+TEST_F(SamplesManager, ModelOfAnotherKindIsNoFaultOfTheSamples) {
+  apply_asking();
+  big_.outputs = "[]";
+  add();
+  EXPECT_EQ(step().reason, "ModelUnusable");
+  EXPECT_EQ(step().reason, "ModelUnusable");
+  big_.outputs = BigModel().outputs;
+  apply_asking(0.5);
+  EXPECT_EQ(step().moved_pseudo, 1) << "a changed work list ends the pause";
 }
 
 TEST_F(SamplesManager, PathOutsideOfTheRootsIsRefused) {
