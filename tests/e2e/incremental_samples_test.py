@@ -34,7 +34,7 @@ class WayOfASample(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.work, True)
         cls.data = cls.work / 'edge0'
         (cls.data / 'new').mkdir(parents=True)
-        for file in m.DIGITS.glob('test-*-ubyte'):
+        for file in m.DIGITS.glob('*-ubyte'):
             shutil.copy(file, cls.data)
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge'])
         cls.addClassCleanup(cls.varda.close)
@@ -86,14 +86,16 @@ class WayOfASample(unittest.TestCase):
     def job(self):
         return {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'IncrementalLearningJob', 'metadata': {'name': 'digits'}, 'spec': {
             'nodeName': 'edge0', 'dataset': {'name': 'digits-new'}, 'initialModel': {'name': 'digits-0'},
-            'trainSpec': {'trainer': {'epochs': 10, 'batchSize': 16, 'optimizer': {'name': 'sgd', 'learningRate': 0.03}},
+            'trainSpec': {'trainer': {'epochs': 4, 'batchSize': 16, 'optimizer': {'name': 'sgd', 'learningRate': 0.1}, 'continual': {'replay': {'samples': 1000}}},
+                          'replay': {'name': 'digits-old'},
                           'trigger': {'condition': {'metric': 'num_of_samples', 'operator': '>=', 'threshold': SAMPLES}, 'cooldownSeconds': 600}},
-            'evalSpec': {'dataset': {'name': 'digits-eval'}, 'gate': {'minimumGain': -0.03, 'significance': 0.01, 'forgettingMax': 0.05, 'sliceDropMax': 0.1, 'classDropMax': 0.3}},
+            'evalSpec': {'dataset': {'name': 'digits-eval'}, 'gate': {'minimumGain': 0, 'significance': 1, 'forgettingMax': 0.1, 'sliceDropMax': 0.1, 'classDropMax': 0.5}},
             # every request is hard
             'deploySpec': {'model': {'name': 'digits'}, 'hardExampleMining': {'name': 'AlwaysCloud'}, 'samples': {'countMax': 1000}}}}
 
     def test_labels_of_model_command_and_folder_reach_the_training(self):
-        files = {'digits-new': (self.data / 'new', 'imagefolder'), 'digits-eval': (self.data / 'test-images.idx3-ubyte', 'idx')}
+        files = {'digits-new': (self.data / 'new', 'imagefolder'), 'digits-eval': (self.data / 'test-images.idx3-ubyte', 'idx'),
+                 'digits-old': (self.data / 'train-images.idx3-ubyte', 'idx')}
         self.apply(self.job(), *({'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': name},
                                   'spec': {'dataUrl': 'file://%s' % path, 'format': format, 'nodeName': 'edge0'}} for name, (path, format) in files.items()))
         url = self.varda.ready('digits', '1')['status']['url']
