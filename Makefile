@@ -40,7 +40,7 @@ demo-train: build ## an edge node trains, is killed and goes on; the server swit
 demo-federated: build  ## five nodes train one model; again under attack, with kills: the same bytes
 	@python3 scripts/demo_federated.py
 
-demo-incremental: build  ## a served model learns two new digits; a gate refuses poisoned labels; a version goes back
+demo-incremental: build  ## a served model learns two new digits from what it found hard; a bad version goes back by itself
 	@python3 scripts/demo_incremental.py
 
 test: build      ## every stage below except those on request

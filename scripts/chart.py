@@ -59,9 +59,9 @@ def curve(path, title, note, lines, points):
     path.write_text('\n'.join(out) + '\n')
 
 
-def rounds(path, title, note, lines, levels):
+def rounds(path, title, note, lines, levels, first=1):
     """`lines` are [(name, [accuracy of round 1, of round 2, …])]; `levels` are [(name, accuracy)],
-    drawn as horizontal lines. Accuracies are from 0 to 1."""
+    drawn as horizontal lines. Accuracies are from 0 to 1. `first` is the number of the first round."""
     count = max(len(line) for _, line in lines)
     values = [y for _, line in lines for y in line] + [y for _, y in levels]
     low, high = int(min(values) * 10) / 10, 1.0
@@ -77,8 +77,8 @@ def rounds(path, title, note, lines, levels):
         at = low + i / 10
         out.append('<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x(1), y(at), x(count), y(at)))
         out.append(text(LEFT - 10, y(at) + 4, '%d %%' % round(100 * at), 'end'))
-    for number in sorted({1, count, *range(5, count, 5)}):
-        out.append(text(x(number), y(low) + 21, str(number), 'middle'))
+    for number in sorted({1, count, *range(5, count, 5)} if count > 5 else range(1, count + 1)):
+        out.append(text(x(number), y(low) + 21, str(number + first - 1), 'middle'))
     out.append('<line class="axis" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x(1), y(low), x(count), y(low)))
     out.append(text((x(1) + x(count)) / 2, HEIGHT - 14, 'round', 'middle'))
     for name, at in levels:

@@ -1,6 +1,6 @@
 """IncrementalLearningJobs from `kubectl apply` to a better version that serves: our trainer and
 server, workers of the user, requests of a person."""
-import json, os, pathlib, random, shutil, signal, struct, sys, tempfile, unittest, urllib.request
+import json, os, pathlib, random, shutil, signal, struct, sys, tempfile, time, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -8,6 +8,15 @@ import machine as m  # noqa: E402
 SDK = m.ROOT / 'sdk/python/varda_worker.py'
 PROGRAMS = [m.ROOT / 'examples/incremental' / name for name in ('centroid_train.py', 'centroid_eval.py', 'centroid_serve.py')]
 KIND = 'incrementallearningjob'
+
+
+class Device(m.Client):
+    """Some requests a second, so that the training has a processor."""
+
+    def one(self):
+        good = super().one()
+        time.sleep(0.02)
+        return good
 
 
 class Jobs(unittest.TestCase):
@@ -103,13 +112,45 @@ class Jobs(unittest.TestCase):
         self.assertEqual(self.condition(status, 'Evaluated')['status'], 'True', status['conditions'])
         model = m.wait_until('the version of the Model', lambda: self.varda.get('models.edgeai.io', 'digits'))
         self.assertEqual((model['spec']['version'], model['spec']['sourceJob']), (version, 'IncrementalLearningJob/digits'))
-        self.assertEqual(self.varda.get('inferencemodel', 'digits')['status']['servingVersion'], version)
+        served = self.varda.get('inferencemodel', 'digits')
+        self.assertEqual(served['status']['servingVersion'], version)
+        m.wait_until('counts for rollbacks, also if no sample is kept', lambda: 'answers' in self.varda.model('digits')['status']['samples'])
         out = self.varda.varda('il', 'history', 'digits')
         self.assertIn('Accepted', out)
         self.varda.varda('il', 'rollback', 'digits')
         self.until('digits', 'the version before', lambda s: s.get('version') == '1' and s['serving'][0].get('version') == '1')
         metric = 'varda_incremental_job_rolled_back{namespace="default",name="digits"} 1\n'
         m.wait_until('the metric of the rollback', lambda: metric in self.varda.kubectl('get', '--raw', '/metrics'))
+
+    def test_version_that_fails_in_practice_goes_back_by_itself(self):
+        self.varda.varda('push', m.DIGITS / 'models/4', '--name', 'unsure-0', '--version', '1')
+        folder = self.data / 'unsure'
+        self.add_images(folder, range(10), 1)
+        for file in m.DIGITS.glob('test-*-ubyte'):
+            shutil.copy(file, folder)
+        self.dataset('unsure-new', folder / 'train-images.idx3-ubyte', 'idx')
+        self.dataset('unsure-eval', folder / 'test-images.idx3-ubyte', 'idx')
+        # A version of this trainer is right, and sure of nothing.
+        self.start('unsure', dataset={'name': 'unsure-new'}, initialModel={'name': 'unsure-0'},
+                   trainSpec={'trainer': {'epochs': 20, 'batchSize': 16, 'labelSmoothing': 0.7, 'optimizer': {'name': 'sgd', 'learningRate': 0.05, 'momentum': 0.9}},
+                              'trigger': {'manual': True}},
+                   evalSpec={'dataset': {'name': 'unsure-eval'},
+                             'gate': {'minimumGain': -0.1, 'significance': 1, 'forgettingMax': 0.1, 'sliceDropMax': 0.1, 'classDropMax': 0.5}},
+                   deploySpec={'model': {'name': 'unsure'}, 'servingPort': 18082, 'hardExampleMining': {'name': 'Margin'},
+                               'rollback': {'hardShareRise': 0.4, 'answers': 20}})
+        url = self.varda.ready('unsure', '1')['status']['url']
+        _, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
+        load = m.Load(url, 'unsure', [pixels[i * 64:(i + 1) * 64] for i in range(50)], kind=Device)
+        m.wait_until('answers of the first version', lambda: self.varda.model('unsure')['status']['samples']['answers'] >= 20)
+        self.varda.varda('il', 'train', 'unsure')
+        status = self.until('unsure', 'the way back', lambda s: s.get('rounds') and s['rounds'][0]['outcome'] == 'Refused')
+        bad = status['rounds'][0]
+        self.assertEqual(bad['reason'], 'HardShare', bad)
+        self.until('unsure', 'the version before', lambda s: s.get('version') == '1' and s['serving'][0].get('version') == '1')
+        load.answered('1')
+        answers = load.stop()
+        self.assertEqual(m.failures(answers), [])
+        self.assertIn(bad['version'], {a[3] for a in answers})
 
     # ---- the user's workers
 

@@ -27,13 +27,14 @@ void ServingPoller::set(std::vector<Poll> polls) {
   const SteadyTime now = clock_.now();
   for (Poll& poll : polls) {
     const auto known = states_.find(poll.key);
-    State state{poll, now, 0, std::nullopt, "", std::nullopt, now, std::nullopt, {}};
+    State state{poll, now, now, 0, std::nullopt, "", std::nullopt, now, std::nullopt, {}};
     if (known != states_.end() && known->second.poll == poll) {
       state = std::move(known->second);
     } else if (known != states_.end() && known->second.poll.url == poll.url) {
       state.last_good = known->second.last_good;
       if (!poll.trial.empty()) state.trial = known->second.trial;
       if (poll.samples) state.samples = known->second.samples;
+      state.version_since = known->second.version_since;
       state.report =
           known->second
               .report;  // same server, new target: the last answer holds until the next poll
@@ -213,7 +214,11 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
     const bool settled = report.state == api::EdgeServingReport::kReady &&
                          (report.version == poll.target || report.failed_version == poll.target);
     const auto busy = std::min(options_.busy * (1 << std::min(state.failures, 3)), options_.steady);
-    state.due = clock_.now() + (settled ? options_.steady : busy);
+    const SteadyTime now = clock_.now();
+    if (!state.report || state.report->version != report.version) state.version_since = now;
+    const bool fresh = poll.samples && now - state.version_since < options_.fresh_for;
+    const auto steady = fresh ? std::min(options_.fresh, options_.steady) : options_.steady;
+    state.due = now + (settled ? steady : busy);
     if (state.report && same(*state.report, report) && !updated) return;
     state.report = std::move(report);
   }

@@ -21,6 +21,8 @@ class ServingPoller {
   struct Options {
     std::chrono::milliseconds busy{300};     // between polls until a server serves the target
     std::chrono::milliseconds steady{2000};  // between polls once it does
+    // After a change of the version, kept samples are polled more often: a bad version shows early.
+    std::chrono::milliseconds fresh{500}, fresh_for{30'000};
     std::chrono::milliseconds timeout{1000};
     std::chrono::milliseconds trial_period{2000};  // between reports that change only counts
     const Clock* clock = nullptr;                  // null: the system clock
@@ -63,6 +65,7 @@ class ServingPoller {
   struct State {
     Poll poll;
     SteadyTime due;
+    SteadyTime version_since;  // the server's version is known for so long
     int failures = 0;
     std::optional<api::EdgeServingReport> report;
     std::string last_good;

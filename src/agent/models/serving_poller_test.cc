@@ -165,5 +165,54 @@ TEST_F(TrialPolls, SenselessAnswerIsNoReport) {
   }
 }
 
+class SamplePolls : public ::testing::Test {
+ protected:
+  void start(bool samples) {
+    poller_.set({{.key = "default/digits",
+                  .model_name = "digits",
+                  .url = "http://127.0.0.1:1",
+                  .target = "3",
+                  .samples = samples}});
+    poller_.step(Context());
+  }
+  /// The time to the next poll.
+  Duration pause() const { return *poller_.due() - clock_.now(); }
+  void poll_after(Duration time) {
+    clock_.advance(time);
+    poller_.step(Context());
+  }
+
+  node::testing::ManualClock clock_;
+  std::string version_ = "3";
+  const std::unique_ptr<net::HttpClient> server_ =
+      net::loopback(net::inline_handler([this](const net::Request& request) {
+        net::Response out;
+        if (request.path() == "/v2/models/digits/samples") {
+          out.body = R"({"version": "3", "answers": 1})";
+        } else {
+          out.body = R"([{"name": "digits", "version": ")" + version_ + R"(", "state": "READY"}])";
+        }
+        return out;
+      }));
+  ServingPoller poller_{*server_, {.clock = &clock_}, [] {}};
+};
+
+TEST_F(SamplePolls, NewVersionIsPolledMoreOftenForATime) {
+  start(/*samples=*/true);
+  EXPECT_EQ(pause(), std::chrono::milliseconds(500));
+  poll_after(seconds(31));
+  EXPECT_EQ(pause(), seconds(2));
+  version_ = "2";
+  poll_after(seconds(2));
+  version_ = "3";
+  poll_after(seconds(2));
+  EXPECT_EQ(pause(), std::chrono::milliseconds(500));
+}
+
+TEST_F(SamplePolls, ServerWithoutSamplesIsPolledSlowly) {
+  start(/*samples=*/false);
+  EXPECT_EQ(pause(), seconds(2));
+}
+
 }  // namespace serving_poller_test
 }  // namespace varda::agent::models

@@ -27,6 +27,19 @@ bool was_asked(const Facts& facts, const std::string& model) {
                      [&](const spool::Answer& one) { return one.tier == model; });
 }
 
+/// A batch of one. Two models of the same data often differ in dimensions of 1: [1,8,8] fits [8,8].
+tensor::Shape shape_for(const tensor::Shape& sample, const tensor::Spec& input) {
+  tensor::Shape wanted = input.shape, plain = sample;
+  plain.insert(plain.begin(), 1);
+  if (wanted.empty()) return plain;
+  wanted.front() = 1;
+  const auto without_ones = [](tensor::Shape shape) {
+    std::erase(shape, 1);
+    return shape;
+  };
+  return without_ones(wanted) == without_ones(plain) ? wanted : plain;
+}
+
 EdgeSamplesReport fresh_report(const EdgeSamples& work) {
   EdgeSamplesReport out;
   out.key = work.key;
@@ -42,8 +55,12 @@ struct Manager::Look {
   const os::Path root;
   EdgeSamplesReport report;
   bool to_dataset = false;  // labelled samples have a place
-  bool may_ask = false;     // there is a bigger model, and it answered
+  bool asks_model = false;  // there is a bigger model, and it answered
   std::size_t asks = 0;
+  SteadyTime asks_end;
+  // The bigger model, opened once.
+  std::unique_ptr<oip::Client> client;
+  std::unique_ptr<oip::Predictor> predictor;
 
   void fail(std::string reason, std::string message) {
     if (report.state == EdgeSamplesReport::kFailed) return;  // the first problem counts
@@ -132,6 +149,7 @@ void Manager::step(const Context& ctx) {
     before = reports_;
     next_ = clock_.now() + options_.period;
   }
+  if (news) paused_.clear();  // another model, or another URL, is asked at once
   std::map<std::string, EdgeSamplesReport> after;
   for (const EdgeSamples& one : work) {
     if (ctx.done()) return;
@@ -143,7 +161,7 @@ void Manager::step(const Context& ctx) {
   }
   const bool differs = after != before;
   std::erase_if(known_, [&](const auto& one) { return !after.contains(one.first); });
-  std::erase_if(pauses_, [&](const auto& one) {
+  std::erase_if(paused_, [&](const auto& one) {
     return std::none_of(work.begin(), work.end(),
                         [&](const EdgeSamples& of) { return of.url == one.first; });
   });
@@ -158,7 +176,11 @@ void Manager::step(const Context& ctx) {
 
 EdgeSamplesReport Manager::look(const Context& ctx, const EdgeSamples& work,
                                 EdgeSamplesReport before) {
-  Look look{.work = work, .root = options_.root / work.key, .report = std::move(before)};
+  Look look{.work = work,
+            .root = options_.root / work.key,
+            .report = std::move(before),
+            .client = nullptr,
+            .predictor = nullptr};
   look.report.state = EdgeSamplesReport::kReady;
   look.report.reason.clear();
   look.report.message.clear();
@@ -231,12 +253,7 @@ void Manager::take_labelled(Look& look) {
     (void)fs_.remove(look.root / spool::kPending / (file.substr(0, file.find('.')) + ".json"));
     ++look.report.moved;
     --look.report.labelled;
-    if (options_.metrics != nullptr)
-      options_.metrics
-          ->counter("varda_agent_samples_moved_total",
-                    "Labelled samples put into Datasets, by the origin of the label.",
-                    {{"origin", "person"}})
-          .add();
+    count_moved("person");
   }
 }
 
@@ -244,10 +261,11 @@ void Manager::take_pending(const Context& ctx, Look& look) {
   const auto pending = spool::pending_ids(fs_, look.root);
   if (!pending.ok()) return look.fail(pending.error());
   look.report.pending = static_cast<std::int64_t>(pending->size());
-  const auto pause = pauses_.find(look.work.url);
-  const bool is_paused = pause != pauses_.end() && clock_.now() < pause->second.until;
-  look.may_ask = !look.work.url.empty() && !is_paused;
-  // Facts change by ask() alone, so thousands of samples are not read every second.
+  const auto paused = paused_.find(look.work.url);
+  const bool pauses = paused != paused_.end() && clock_.now() < paused->second.until;
+  look.asks_model = !look.work.url.empty() && !pauses;
+  look.asks_end = clock_.now() + options_.asks_time;
+  // Facts change by answers alone, so thousands of samples are not read every second.
   Known& known = known_[look.work.key];
   if (!(known.work == look.work) || known.to_dataset != look.to_dataset)
     known = {.work = look.work, .to_dataset = look.to_dataset, .samples = {}};
@@ -257,57 +275,101 @@ void Manager::take_pending(const Context& ctx, Look& look) {
     std::optional<Known::Need> need;
     if (const auto found = known.samples.find(id); found != known.samples.end())
       need = found->second;
-    const bool asks = need == Known::Need::kAnswer && look.may_ask && look.asks < options_.asks_max;
-    if (!need || asks) need = take_one(ctx, look, id);
+    if (!need || (need == Known::Need::kAnswer && may_ask(look))) need = take_one(ctx, look, id);
     if (need) samples.emplace_hint(samples.end(), id, *need);
-    // Until the next question, the problem stays in the report.
-    if (need == Known::Need::kAnswer && is_paused)
-      look.fail("ModelUnreachable", pause->second.message);
+    // The problem stays until the next question.
+    if (need == Known::Need::kAnswer && pauses)
+      look.fail(paused->second.problem.reason, paused->second.problem.message);
   }
   known.samples = std::move(samples);
 }
 
+bool Manager::may_ask(const Look& look) const {
+  return look.asks_model && look.asks < options_.asks_max &&
+         (look.asks == 0 || clock_.now() < look.asks_end);
+}
+
 std::optional<Manager::Known::Need> Manager::take_one(const Context& ctx, Look& look,
                                                       const std::string& id) {
-  const auto read = spool::read_facts(fs_, look.root, id);
+  auto read = spool::read_facts(fs_, look.root, id);
   if (!read.ok()) return std::nullopt;  // removed meanwhile, or torn by a power cut
-  const Facts& facts = *read;
+  Facts& facts = *read;
   const auto info = fs_.stat(look.root / spool::kPending / facts.file());
   if (!info.ok() || !*info || (*info)->kind != os::FileKind::kFile) return std::nullopt;
-  const bool labelled = facts.pseudo_label && spool::is_class_name(facts.pseudo_label->label) &&
-                        facts.pseudo_label->score >= look.work.minimum.value_or(0);
-  if (!labelled) {
+  const auto labelled = [&] {
+    return facts.pseudo_label && spool::is_class_name(facts.pseudo_label->label) &&
+           facts.pseudo_label->score >= look.work.minimum.value_or(0);
+  };
+  bool answered = false;
+  if (!labelled()) {
     if (look.work.url.empty() || was_asked(facts, look.work.model)) return Known::Need::kNothing;
-    if (!look.may_ask || look.asks >= options_.asks_max) return Known::Need::kAnswer;
-    return ask(ctx, look, facts);
+    if (!may_ask(look)) return Known::Need::kAnswer;
+    if (!ask(ctx, look, facts)) return Known::Need::kAnswer;
+    answered = true;
   }
-  if (!look.to_dataset) return Known::Need::kNothing;
+  if (labelled() && look.to_dataset && move_pseudo_labelled(look, facts)) return std::nullopt;
+  if (answered) {
+    // The answer stays with the sample: it is asked once, and people see it.
+    const Status noted =
+        os::write_file_atomically(fs_, look.root / spool::kPending / (facts.id + ".json"),
+                                  codec::write_json(to_json(facts)) + "\n");
+    if (!noted.ok()) look.fail(noted.error());
+    return std::nullopt;
+  }
+  // With a place, the move is tried again.
+  return look.to_dataset ? std::nullopt : std::optional(Known::Need::kNothing);
+}
+
+bool Manager::move_pseudo_labelled(Look& look, const Facts& facts) {
   const Status moved = move(look.root / spool::kPending / facts.file(),
                             os::Path(look.work.path) / facts.pseudo_label->label, facts.file());
   if (!moved.ok()) {
-    if (moved.error().code() != Code::kNotFound) look.fail(moved.error());
-    return std::nullopt;
+    if (moved.error().code() == Code::kNotFound) return true;  // the server took it
+    look.fail(moved.error());
+    return false;
   }
   (void)spool::discard(fs_, look.root, facts.id, facts.format);
   --look.report.pending;
   ++look.report.moved;
   ++look.report.moved_pseudo;
-  if (options_.metrics != nullptr)
-    options_.metrics
-        ->counter("varda_agent_samples_moved_total",
-                  "Labelled samples put into Datasets, by the origin of the label.",
-                  {{"origin", "model"}})
-        .add();
-  return std::nullopt;
+  count_moved("model");
+  return true;
 }
 
-std::optional<Manager::Known::Need> Manager::ask(const Context& ctx, Look& look, Facts facts) {
+void Manager::count_moved(const char* origin) {
+  if (options_.metrics == nullptr) return;
+  options_.metrics
+      ->counter("varda_agent_samples_moved_total",
+                "Labelled samples put into Datasets, by the origin of the label.",
+                {{"origin", origin}})
+      .add();
+}
+
+bool Manager::ask(const Context& ctx, Look& look, Facts& facts) {
   const EdgeSamples& work = look.work;
   const auto bytes = spool::read_sample(fs_, look.root, facts);
-  if (!bytes.ok()) return std::nullopt;  // taken by another process
+  if (!bytes.ok()) return false;  // taken by another process
   ++look.asks;
+  const Context limited = ctx.with_timeout(options_.timeout);
+  const auto unusable = [](const Error& error) {
+    return error.code() == Code::kInvalid || error.code() == Code::kUnsupported;
+  };
+  // No fault of the sample: it is asked again.
+  const auto pause = [&](const Error& error) {
+    const Problem problem{unusable(error) ? "ModelUnusable" : "ModelUnreachable", error.message()};
+    look.asks = options_.asks_max;
+    paused_[work.url] = {clock_.now() + options_.pause, problem};
+    look.fail(problem.reason, problem.message);
+    return false;
+  };
+  if (look.predictor == nullptr) {
+    look.client = std::make_unique<oip::Client>(http_, work.url);
+    auto opened = oip::Predictor::open(limited, *look.client, work.model);
+    if (!opened.ok()) return pause(opened.error());
+    look.predictor = std::make_unique<oip::Predictor>(std::move(opened).value());
+  }
   std::string version;
-  const auto answer = answer_of(ctx.with_timeout(options_.timeout), work, facts, *bytes, version);
+  const auto answer = answer_of(limited, look, facts, *bytes, version);
   spool::Answer given{.tier = work.model, .version = version, .best = {}};
   if (answer.ok()) {
     given.best.push_back(*answer);
@@ -317,49 +379,33 @@ std::optional<Manager::Known::Need> Manager::ask(const Context& ctx, Look& look,
     } else {
       ++look.report.unsure;
     }
-  } else if (answer.error().code() == Code::kInvalid ||
-             answer.error().code() == Code::kUnsupported) {
+  } else if (unusable(answer.error())) {
     // This sample does not fit the bigger model; the next one may.
     look.fail("ModelUnusable", "sample " + facts.id + ": " + answer.error().message());
   } else {
-    look.asks = options_.asks_max;
-    pauses_[work.url] = {clock_.now() + options_.pause, answer.error().message()};
-    look.fail("ModelUnreachable", answer.error().message());
-    return Known::Need::kAnswer;
+    return pause(answer.error());
   }
   if (facts.answers.size() < spool::kAnswersMax) facts.answers.push_back(std::move(given));
-  // The answer stays with the sample: it is asked once, and people see it.
-  const Status noted =
-      os::write_file_atomically(fs_, look.root / spool::kPending / (facts.id + ".json"),
-                                codec::write_json(to_json(facts)) + "\n");
-  if (!noted.ok()) look.fail(noted.error());
-  return std::nullopt;
+  return true;
 }
 
-Result<spool::ClassScore> Manager::answer_of(const Context& ctx, const EdgeSamples& work,
-                                             const Facts& facts, const std::string& bytes,
-                                             std::string& version) {
-  const oip::Client client(http_, work.url);
+Result<spool::ClassScore> Manager::answer_of(const Context& ctx, Look& look, const Facts& facts,
+                                             const std::string& bytes, std::string& version) {
   if (facts.format != Facts::kNpy) {
-    TRY(const oip::Predictor predictor, oip::Predictor::open(ctx, client, work.model));
     TRY(const oip::Images images, oip::parse_images(bytes));
-    TRY(const oip::Prediction prediction, predictor.predict(ctx, images, 0));
+    TRY(const oip::Prediction prediction, look.predictor->predict(ctx, images, 0));
     version = prediction.version;
     return spool::ClassScore{codec::clipped(prediction.guess.label, spool::kLabelBytesMax),
                              prediction.guess.probability};
   }
-  TRY(const oip::ModelMetadata metadata, client.metadata(ctx, work.model));
-  if (metadata.inputs.size() != 1 || metadata.outputs.empty())
-    return Error(Code::kInvalid, "the model takes several inputs");
+  const oip::ModelMetadata& metadata = look.predictor->metadata();
   TRY(const tensor::Tensor sample, oip::parse_npy(bytes));
-  tensor::Shape shape = sample.shape();
-  shape.insert(shape.begin(), 1);
-  TRY(tensor::Tensor row, sample.reshaped(std::move(shape)));
+  TRY(tensor::Tensor row, sample.reshaped(shape_for(sample.shape(), metadata.inputs.front())));
   oip::InferRequest request;
   request.encoding = oip::Encoding::kBinary;
   request.inputs.push_back({metadata.inputs.front().name, std::move(row)});
   request.outputs = {{metadata.outputs.front().name, oip::Encoding::kBinary}};
-  TRY(const oip::InferResponse response, client.infer(ctx, work.model, request));
+  TRY(const oip::InferResponse response, look.client->infer(ctx, look.work.model, request));
   if (response.outputs.empty()) return Error(Code::kInvalid, "the model answered no outputs");
   version = response.model_version;
   TRY(const oip::Guess guess, oip::top(response.outputs.front().tensor, 0, metadata.labels));

@@ -4,7 +4,7 @@
 //
 //   label/CLASS/FILE              a person's label             -> DATASET/CLASS/ID.EXT
 //   pending/ID with a pseudoLabel a later tier's label         -> DATASET/LABEL/ID.EXT
-//   other pending samples         the bigger model is asked, a few a second
+//   other pending samples         the bigger model is asked, and its label moves the sample
 //
 // Every move is one rename, or a copy before a removal between two disks. A sample has one name on
 // the whole way, so a repeated move replaces the same file.
@@ -37,7 +37,9 @@ class Manager final : public core::NodeComponent {
     os::Path root;                            // the spool of a model is ROOT/KEY
     std::chrono::milliseconds period{1000};   // between looks
     std::chrono::milliseconds settled{2000};  // a dropped file has not changed for so long
-    std::size_t asks_max = 4;                 // of the bigger model, in one look
+    std::size_t asks_max = 64;                // of the bigger model, in one look
+    // Later in a look no further question starts: a slow model gets one in each look.
+    std::chrono::milliseconds asks_time{500};
     std::chrono::milliseconds timeout{5000};  // of one question
     std::chrono::milliseconds pause{10000};   // after a bigger model that did not answer
     const Clock* clock = nullptr;             // null: the system clock
@@ -78,12 +80,16 @@ class Manager final : public core::NodeComponent {
                               api::EdgeSamplesReport before);
   void take_labelled(Look& look);
   void take_pending(const Context& ctx, Look& look);
+  bool may_ask(const Look& look) const;
   /// Returns the need of the sample from now on. Nothing: its facts must be read again.
   std::optional<Known::Need> take_one(const Context& ctx, Look& look, const std::string& id);
-  std::optional<Known::Need> ask(const Context& ctx, Look& look, spool::Facts facts);
-  Result<spool::ClassScore> answer_of(const Context& ctx, const api::EdgeSamples& work,
-                                      const spool::Facts& facts, const std::string& bytes,
-                                      std::string& version);
+  /// False: the sample is still pending.
+  bool move_pseudo_labelled(Look& look, const spool::Facts& facts);
+  /// Adds the answer to the facts, and the label if the bigger model is sure. False: no answer.
+  bool ask(const Context& ctx, Look& look, spool::Facts& facts);
+  Result<spool::ClassScore> answer_of(const Context& ctx, Look& look, const spool::Facts& facts,
+                                      const std::string& bytes, std::string& version);
+  void count_moved(const char* origin);
   std::optional<Problem> dataset_problem(const std::string& path) const;
   Status move(const os::Path& from, const os::Path& folder, const std::string& file);
   void save();
@@ -98,9 +104,9 @@ class Manager final : public core::NodeComponent {
 
   struct Pause {
     SteadyTime until;
-    std::string message;
+    Problem problem;
   };
-  std::map<std::string, Pause> pauses_;  // by URL; of the task
+  std::map<std::string, Pause> paused_;  // by URL; of the task
   std::map<std::string, Known> known_;   // by key; of the task
 
   mutable Mutex mutex_;

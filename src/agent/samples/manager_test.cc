@@ -60,17 +60,22 @@ class BigModel {
   std::string data = "0.05,0.95";
   int status = 200;
   int asked = 0;
+  std::string outputs = R"([{"name":"y","datatype":"FP32","shape":[-1,2]}])";
+  std::string request;             // the last one
+  std::function<void()> thinking;  // runs before each answer
 
   net::Response answer(const net::Request& request) {
     net::Response out;
     out.status = status;
     if (request.method == "GET") {
       out.body =
-          R"({"name":"big","versions":["9"],"platform":"echo","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],)"
-          R"("outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}],"parameters":{"labels":["cat","dog"]}})";
+          R"({"name":"big","versions":["9"],"platform":"echo","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":)" +
+          outputs + R"(,"parameters":{"labels":["cat","dog"]}})";
       return out;
     }
     ++asked;
+    this->request = request.body;
+    if (thinking) thinking();
     out.body =
         R"({"model_name":"big","model_version":"9","outputs":[{"name":"y","shape":[1,2],"datatype":"FP32","data":[)" +
         data + "]}]}";
@@ -118,13 +123,14 @@ class SamplesManager : public ::testing::Test {
     CHECK(status.samples.size() == 1);
     return status.samples[0];
   }
-  std::string add(std::optional<spool::PseudoLabel> label = {}) {
+  std::string add(std::optional<spool::PseudoLabel> label = {}, tensor::Shape shape = {2}) {
     Facts facts;
     facts.reason = Facts::kHard;
     facts.format = Facts::kNpy;
     facts.pseudo_label = std::move(label);
     const auto spool = spool::Spool::open({.root = kSpool, .bounds = {}}, fs_, *rng_).value();
-    const std::string bytes = tensor::npy_header(tensor::DType::kFp32, {2}) + std::string(8, '\0');
+    const std::string bytes =
+        tensor::npy_header(tensor::DType::kFp32, shape) + std::string(8, '\0');
     CHECK(spool->offer(facts, bytes, "", clock_.wall()).value());
     return spool::pending_ids(fs_, kSpool)->back();
   }
@@ -194,16 +200,54 @@ TEST_F(SamplesManager, BiggerModelLabelsWhatItIsSureOf) {
   EXPECT_FALSE(facts.pseudo_label);
 }
 
+TEST_F(SamplesManager, QuickModelLabelsManySamplesInOneLook) {
+  apply_asking();
+  for (int i = 0; i < 100; ++i) add();
+  EXPECT_EQ(step().moved_pseudo, 64);
+  EXPECT_EQ(step().moved_pseudo, 100);
+  EXPECT_EQ(files("dog").size(), 100u);
+}
+
+TEST_F(SamplesManager, SlowModelIsAskedOnceInALook) {
+  apply_asking();
+  big_.thinking = [this] { clock_.advance(std::chrono::seconds(2)); };
+  for (int i = 0; i < 3; ++i) add();
+  EXPECT_EQ(step().asked, 1);
+  EXPECT_EQ(step().asked, 2);
+}
+
+TEST_F(SamplesManager, LabelWithoutAPlaceStaysWithTheSample) {
+  api::EdgeSamples work;
+  work.url = "http://big";
+  work.model = "big";
+  apply(work);
+  const std::string id = add();
+  EXPECT_EQ(step().asked, 1);
+  EXPECT_EQ(spool::read_facts(fs_, kSpool, id).value().pseudo_label->label, "dog");
+  apply_asking();
+  EXPECT_EQ(step().moved_pseudo, 1);
+  EXPECT_EQ(big_.asked, 1);
+}
+
+TEST_F(SamplesManager, DimensionsOfOneAreNoDifferenceBetweenModels) {
+  apply_asking();
+  add({}, {1, 2});
+  EXPECT_EQ(step().moved_pseudo, 1);
+  EXPECT_THAT(big_.request, HasSubstr("\"shape\":[1,2]"));
+}
+
 TEST_F(SamplesManager, UnreachableModelPausesAndMovesContinue) {
   apply_asking();
   big_.status = 503;
   add();
   EXPECT_EQ(step().reason, "ModelUnreachable");
-  const int asked = big_.asked;
+  const int asked = big_.asked, published = published_;
+  EXPECT_EQ(step().reason, "ModelUnreachable") << "the pause is no recovery";
+  EXPECT_EQ(published_, published);
   drop("label/good/a.png");
   clock_.advance(std::chrono::hours(24 * 365));
   big_.status = 200;
-  EXPECT_EQ(step().moved, 1);
+  EXPECT_EQ(step().moved, 2);
   EXPECT_EQ(big_.asked, asked + 1);
 }
 
@@ -236,6 +280,17 @@ TEST_F(SamplesManager, WaitingSamplesAreReadOnce) {
   for (int i = 0; i < 13; ++i) step();
   EXPECT_EQ(big_.asked, 50) << "other work reads them again";
   EXPECT_EQ(step().moved_pseudo, 50);
+}
+
+TEST_F(SamplesManager, ModelOfAnotherKindIsNoFaultOfTheSamples) {
+  apply_asking();
+  big_.outputs = "[]";
+  add();
+  EXPECT_EQ(step().reason, "ModelUnusable");
+  EXPECT_EQ(step().reason, "ModelUnusable");
+  big_.outputs = BigModel().outputs;
+  apply_asking(0.5);
+  EXPECT_EQ(step().moved_pseudo, 1) << "a changed work list ends the pause";
 }
 
 TEST_F(SamplesManager, PathOutsideOfTheRootsIsRefused) {

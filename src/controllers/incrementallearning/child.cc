@@ -39,9 +39,9 @@ Json manifest_entry(const api::ManifestEntry& from) {
   return entry;
 }
 
-/// Settings of kept samples. Null: the server keeps none.
+/// Settings of kept samples. Without a policy the server keeps none, but counts answers and
+/// failures: the machine needs these for rollbacks and triggers.
 Json kept_samples(const api::IncrementalDeploySpec& deploy) {
-  if (deploy.samples.is_null() && !deploy.hard_example_mining) return {};
   Json out = deploy.samples.is_null() ? Json::object() : deploy.samples;
   if (deploy.hard_example_mining) {
     Json policy = Json::object({{"name", deploy.hard_example_mining->name}});
@@ -96,8 +96,7 @@ Json child_of(const IncrementalLearningJob& job, const IncrementalPlan& plan,
     if (trial.mode == incremental::Trial::Mode::kCanary) on_trial.set("share", trial.share);
     spec.set("trial", std::move(on_trial));
   }
-  if (Json samples = kept_samples(deploy); !samples.is_null())
-    spec.set("samples", std::move(samples));
+  spec.set("samples", kept_samples(deploy));
   const Json settings = deploy.settings_to_json();
   for (const auto& [name, value] : settings.as_object()) spec.set(name, value);
   Json labels =

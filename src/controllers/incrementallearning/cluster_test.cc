@@ -302,6 +302,46 @@ TEST_F(IncrementalInACluster, RestartedOperatorContinuesTheRound) {
   EXPECT_EQ(job().at("status/round").as_integer(), 1);
 }
 
+TEST_F(IncrementalInACluster, MissingModelForLabelsIsACondition) {
+  add_machine("edge0");
+  add_model();
+  add_dataset();
+  add_job(", samples: {countMax: 10}, pseudoLabels: {model: {name: big}}");
+  serve("1");
+  run_server();
+  ASSERT_TRUE(eventually([&] {
+    return get(kEdgeNodes + "/edge0").at("spec/samples/0/path").as_string() == "/data/fresh";
+  })) << api_.get(kEdgeNodes + "/edge0").text;
+  patch_status(kEdgeNodes + "/edge0", "{samples: [{key: default/digits, uid: " + uid_of(kJob) +
+                                          ", state: Ready, pending: 3}]}");
+  EXPECT_TRUE(eventually([&] {
+    return condition("Labels")["reason"].as_string() == "ModelNotFound";
+  })) << api_.get(kJob).text;
+  post(kInferenceModels,
+       "{apiVersion: ai.kubeedge.io/v1alpha1, kind: InferenceModel, metadata: {name: big}, spec: "
+       "{modelName: big, deployToLayer: cloud, frameworkType: onnx, targetVersion: '1', manifest: "
+       "[{version: '1', downloadURL: 'http://registry/big.tar', sha256sum: " +
+           digest('d') + "}]}}");
+  EXPECT_TRUE(eventually([&] {
+    return condition("Labels")["reason"].as_string() != "ModelNotFound";
+  })) << api_.get(kJob).text;
+}
+
+TEST_F(IncrementalInACluster, SamplesAwayFromTheDatasetAreACondition) {
+  add_machine("edge0");
+  add_machine("edge1");
+  add_model();
+  add_dataset();
+  add_job(", samples: {countMax: 10}, nodeNames: [edge0, edge1]");
+  ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-edge1"); }))
+      << api_.get(kJob).text;
+  patch_status(kEdgeNodes + "/edge1", "{samples: [{key: default/digits-edge1, uid: " +
+                                          uid_of(kJob) + ", state: Ready, pending: 3}]}");
+  EXPECT_TRUE(eventually([&] {
+    return condition("Labels")["reason"].as_string() == "DatasetElsewhere";
+  })) << api_.get(kJob).text;
+}
+
 TEST_F(IncrementalInACluster, DeletedJobLeavesNothing) {
   start_all();
   begin_round(12, "1", 'a');

@@ -374,36 +374,6 @@ class Observer {
     status().summary.samples = text_of(shown.fresh) + " new, " + text_of(shown.total);
   }
 
-  /// The reason why labelled samples cannot reach the Dataset. Nothing: they can from some node.
-  std::optional<Problem> labels_problem() const {
-    const std::string& name = job_.spec.dataset.name;
-    std::string format, node;
-    const auto read = [&](const auto& found) {
-      format = found->spec.format;
-      node = found->spec.node_name;
-    };
-    const auto found = world_.datasets.find(name);
-    const runs::NamedDatasets named =
-        found == world_.datasets.end() ? runs::NamedDatasets() : found->second;
-    const std::string& group = job_.spec.dataset.group;
-    if (named.edgeai != nullptr && group != "sedna.io") {
-      read(named.edgeai);
-    } else if (named.sedna != nullptr && group != "edgeai.io") {
-      read(named.sedna);
-    } else {
-      return Problem{"DatasetNotFound", "there is no Dataset " + name};
-    }
-    if (format != kFolderFormat)
-      return Problem{"FormatUnsupported", "Dataset " + name + " has the format " + format +
-                                              ": labelled samples need the format " +
-                                              std::string(kFolderFormat)};
-    if (std::none_of(servers_.begin(), servers_.end(),
-                     [&](const ServerFinding& one) { return one.report.name == node; }))
-      return Problem{"DatasetElsewhere",
-                     "Dataset " + name + " is on node " + node + ", where the job does not serve"};
-    return {};
-  }
-
   /// Problems of the way from kept samples to the Dataset.
   void show_labels() {
     std::int64_t moved = 0;
@@ -418,7 +388,16 @@ class Observer {
           no(server.labels->reason, "node " + server.report.name + ": " + server.labels->message));
     }
     if (!any) return conditions_.erase("Labels");
-    if (const auto problem = labels_problem()) return conditions_.set("Labels", no(*problem));
+    if (world_.labels.problem) return conditions_.set("Labels", no(*world_.labels.problem));
+    for (const ServerFinding& server : servers_) {
+      if (!server.labels || world_.labels.node.empty() || server.report.name == world_.labels.node)
+        continue;
+      return conditions_.set(
+          "Labels",
+          no("DatasetElsewhere", "node " + server.report.name + " keeps samples, and Dataset " +
+                                     job_.spec.dataset.name + " is on node " + world_.labels.node +
+                                     ": export the samples and label them there"));
+    }
     conditions_.set(
         "Labels", {kTrue, "Moved",
                    text_of(moved) + " labelled samples are in Dataset " + job_.spec.dataset.name});

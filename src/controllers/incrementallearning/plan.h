@@ -40,8 +40,6 @@ inline constexpr const char* kTrainerName = "incremental-trainer";
 inline constexpr const char* kServerName = "incremental-server";
 /// End of the key of the evaluated candidate in EdgeNode.spec.models.
 inline constexpr const char* kCandidateName = "incremental-candidate";
-/// The format of Datasets that take labelled samples: one folder for each class.
-inline constexpr std::string_view kFolderFormat = "imagefolder";
 /// Directory of the candidate in the containers of the stage Eval.
 inline constexpr const char* kCandidateMount = "/var/run/varda/candidate";
 /// End of the key of evalSpec.initialEvalModel in EdgeNode.spec.models, and its directory.
@@ -51,6 +49,20 @@ inline constexpr const char* kBaselineMount = "/var/run/varda/baseline";
 using codec::Json;
 
 using ChildPtr = std::shared_ptr<const api::InferenceModel>;
+
+/// Where labels of kept samples come from, and where labelled samples go.
+struct LabelWay {
+  std::string node, folder;  // of the Dataset; "": it takes no files
+  std::string url, model;    // of the bigger model's server; "": no labels by a model
+  std::optional<hosting::Problem> problem;  // why labels or labelled samples are missing
+};
+using NamedInferenceModel =
+    std::function<std::shared_ptr<const api::InferenceModel>(const std::string& name)>;
+/// Name of the InferenceModel that labels samples. "": people do.
+const std::string& label_model(const api::IncrementalLearningJob& job);
+/// `datasets` are those with the name of the job's Dataset.
+LabelWay label_way(const api::IncrementalLearningJob& job, const runs::NamedDatasets& datasets,
+                   const NamedInferenceModel& model_named);
 
 /// The surroundings of one job, as cached.
 struct IncrementalWorld {
@@ -64,6 +76,7 @@ struct IncrementalWorld {
   std::vector<workers::PodPtr> server_pods;  // of these InferenceModels
   hosting::AnyModels outputs;                // Models named deploySpec.model.name
   std::string older_writer;                  // an older job with the same Model; "": none
+  LabelWay labels;
 };
 
 /// A node that serves.
@@ -103,12 +116,6 @@ bool writes_first(const api::IncrementalLearningJob& other, const api::Increment
 /// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
 IncrementalPlan plan(const api::IncrementalLearningJob& job, const IncrementalWorld& world,
                      const hosting::Options& options);
-
-/// Where labels of kept samples come from, and where labelled samples go.
-struct LabelWay {
-  std::string node, folder;  // of the Dataset; "": it takes no files
-  std::string url, model;    // of the bigger model's server; "": no labels by a model
-};
 
 /// The work of the agent of `node`: models, workers and kept samples. `nodes` needs this node only;
 /// `pods` are those of the job.

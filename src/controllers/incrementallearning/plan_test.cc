@@ -192,6 +192,64 @@ TEST_P(IncrementalGolden, WorkListContainsExactlyTheJobsWork) {
   }
 }
 
+class IncrementalLabelWay : public ::testing::Test {
+ protected:
+  IncrementalLabelWay() {
+    job_.spec.dataset.name = "fresh";
+    dataset_.metadata.name = "fresh";
+    dataset_.spec.format = "imagefolder";
+    dataset_.spec.url = "/data/fresh";
+    dataset_.spec.node_name = "edge0";
+  }
+  void ask(const std::string& model) {
+    job_.spec.deploy_spec.pseudo_labels =
+        Json::object({{"model", Json::object({{"name", model}})}});
+  }
+  LabelWay way() const {
+    return label_way(job_, {std::make_shared<const api::Dataset>(dataset_), nullptr},
+                     [this](const std::string& name) {
+                       return name == "big" ? std::make_shared<const api::InferenceModel>(big_)
+                                            : nullptr;
+                     });
+  }
+  std::string reason() const { return way().problem.value_or(hosting::Problem{}).reason; }
+
+  api::IncrementalLearningJob job_;
+  api::Dataset dataset_;
+  api::InferenceModel big_;
+};
+
+TEST_F(IncrementalLabelWay, DatasetIsAFolderOfItsNode) {
+  EXPECT_EQ(way().node, "edge0");
+  EXPECT_EQ(way().folder, "/data/fresh");
+  EXPECT_FALSE(way().problem);
+  dataset_.spec.url = "file:///data/fresh";
+  EXPECT_EQ(way().folder, "/data/fresh");
+}
+
+TEST_F(IncrementalLabelWay, DatasetThatTakesNoFilesIsAProblem) {
+  dataset_.spec.format = "csv";
+  EXPECT_EQ(way().folder, "");
+  EXPECT_EQ(reason(), "DatasetUnusable");
+  dataset_.spec.format = "imagefolder";
+  dataset_.spec.url = "s3://bucket/fresh";
+  EXPECT_EQ(reason(), "DatasetUnusable");
+  job_.spec.dataset.group = "sedna.io";
+  EXPECT_EQ(reason(), "DatasetNotFound");
+}
+
+TEST_F(IncrementalLabelWay, BiggerModelNeedsAServer) {
+  ask("absent");
+  EXPECT_EQ(reason(), "ModelNotFound");
+  ask("big");
+  EXPECT_EQ(reason(), "ModelPending");
+  big_.spec.model_name = "digits-big";
+  big_.status.url = "http://127.0.0.1:8080";
+  EXPECT_EQ(reason(), "");
+  EXPECT_EQ(way().url, "http://127.0.0.1:8080");
+  EXPECT_EQ(way().model, "digits-big");
+}
+
 INSTANTIATE_TEST_SUITE_P(Case, IncrementalGolden,
                          ::testing::ValuesIn(golden_cases("incrementallearning").names()),
                          [](const auto& test) { return test.param; });

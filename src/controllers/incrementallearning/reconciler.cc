@@ -74,15 +74,12 @@ bool same_claim_of_model(const IncrementalLearningJob& before, const Incremental
          before.metadata.deleting() == now.metadata.deleting();
 }
 
-const std::string& label_model(const IncrementalLearningJob& job) {
-  return job.spec.deploy_spec.pseudo_labels["model"]["name"].as_string();
-}
-
 /// Jobs by the InferenceModel that labels their samples.
 constexpr const char* kIncrementalByLabelModel = "incremental job's label model";
 std::vector<std::string> incremental_by_label_model(const IncrementalLearningJob& job) {
-  if (label_model(job).empty()) return {};
-  return {ObjectKey{job.metadata.ns, label_model(job)}.str()};
+  const std::string& name = label_model(job);
+  if (name.empty()) return {};
+  return {ObjectKey{job.metadata.ns, name}.str()};
 }
 
 std::set<std::string> names_of_datasets(const IncrementalLearningJob& job) {
@@ -116,6 +113,20 @@ Keys job_of_server(const api::Pod& pod, const runtime::Caches& caches) {
   const meta::OwnerReference* job = child->metadata.controller();
   if (job == nullptr || job->kind != IncrementalLearningJob::resource().kind) return {};
   return {ObjectKey{pod.metadata.ns, job->name}};
+}
+
+/// Counts of its requests change nothing for a job.
+bool same_label_server(const api::InferenceModel& before, const api::InferenceModel& now) {
+  return before.status.url == now.status.url && before.spec.model_name == now.spec.model_name;
+}
+
+LabelWay labels_of(const IncrementalLearningJob& job, const runtime::Caches& caches) {
+  const ObjectKey data{job.metadata.ns, job.spec.dataset.name};
+  return label_way(job,
+                   {caches.of<api::Dataset>().get(data), caches.of<api::SednaDataset>().get(data)},
+                   [&](const std::string& name) {
+                     return caches.of<api::InferenceModel>().get({job.metadata.ns, name});
+                   });
 }
 
 // ---- events
@@ -170,7 +181,13 @@ void IncrementalReconciler::watches(runtime::Watches<IncrementalLearningJob>& w)
   hosting::index_nodes(w);
   w.indexes<IncrementalLearningJob>(kIncrementalByNode, incremental_by_node)
       .indexes<IncrementalLearningJob>(kIncrementalByModel, incremental_by_model)
-      .indexes<IncrementalLearningJob>(kIncrementalByDataset, incremental_by_dataset);
+      .indexes<IncrementalLearningJob>(kIncrementalByDataset, incremental_by_dataset)
+      .indexes<IncrementalLearningJob>(kIncrementalByLabelModel, incremental_by_label_model);
+  w.maps<api::InferenceModel>(
+      [](const api::InferenceModel& model, const runtime::Caches& caches) {
+        return incremental_with(kIncrementalByLabelModel, model.metadata.key().str(), caches);
+      },
+      same_label_server);
   w.maps<api::Node>(
       [](const api::Node& node, const runtime::Caches& caches) {
         return incremental_with(kIncrementalByNode, node.metadata.name, caches);
@@ -228,6 +245,7 @@ IncrementalWorld IncrementalReconciler::look(const IncrementalLearningJob& job) 
   for (const auto& other :
        caches_.of<IncrementalLearningJob>().by_index(kIncrementalByModel, output.str()))
     if (writes_first(*other, job)) world.older_writer = other->metadata.name;
+  world.labels = labels_of(job, caches_);
   return world;
 }
 
@@ -312,34 +330,6 @@ Keys edge_nodes_of(const Jobs& jobs, const runtime::Caches& caches) {
   return keys;
 }
 
-template <typename AnyDataset>
-void set_folder(const AnyDataset& dataset, LabelWay& out) {
-  // Only a folder for each class takes files.
-  if (dataset.spec.format != kFolderFormat) return;
-  out.node = dataset.spec.node_name;
-  out.folder = dataset.spec.url;
-}
-
-LabelWay label_way(const IncrementalLearningJob& job, const runtime::Caches& caches) {
-  LabelWay out;
-  const ObjectKey name{job.metadata.ns, job.spec.dataset.name};
-  const std::string& group = job.spec.dataset.group;
-  const auto edgeai = caches.of<api::Dataset>().get(name);
-  const auto sedna = caches.of<api::SednaDataset>().get(name);
-  if (edgeai != nullptr && group != api::SednaDataset::resource().group) {
-    set_folder(*edgeai, out);
-  } else if (sedna != nullptr && group != api::Dataset::resource().group) {
-    set_folder(*sedna, out);
-  }
-  if (label_model(job).empty()) return out;
-  if (const auto model =
-          caches.of<api::InferenceModel>().get({job.metadata.ns, label_model(job)})) {
-    out.url = model->status.url;
-    out.model = model->spec.model_name;
-  }
-  return out;
-}
-
 // The parts of a job that decide the work of nodes.
 bool same_node_work(const IncrementalLearningJob& before, const IncrementalLearningJob& now) {
   const auto nodes = [](const IncrementalLearningJob& job) {
@@ -390,7 +380,7 @@ void IncrementalWork::watches(runtime::Watches<api::EdgeNode>& w) const {
                                                                       model.metadata.key().str()),
                          caches);
   };
-  w.maps<api::InferenceModel>(labelled_by);
+  w.maps<api::InferenceModel>(labelled_by, same_label_server);
   const auto filled = [](const auto& dataset, const runtime::Caches& caches) {
     return edge_nodes_of(caches.of<IncrementalLearningJob>().by_index(kIncrementalByDataset,
                                                                       dataset.metadata.key().str()),
@@ -426,7 +416,7 @@ std::vector<hosting::NodeWork> IncrementalWork::work_for(const api::EdgeNode& no
   for (const auto& job :
        caches.of<IncrementalLearningJob>().by_index(kIncrementalByNode, node.metadata.name)) {
     const auto pods = caches.of<api::Pod>().owned_by(job->metadata.uid);
-    if (auto work = incrementallearning::work_for(*job, node, nodes, pods, label_way(*job, caches)))
+    if (auto work = incrementallearning::work_for(*job, node, nodes, pods, labels_of(*job, caches)))
       out.push_back(std::move(*work));
   }
   return out;
