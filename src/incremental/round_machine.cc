@@ -242,9 +242,6 @@ class Machine {
     }
     const auto samples = new_samples(state_, observation_);
     if (!samples && trigger.minimum_samples > 0) return wait("samples are not counted yet");
-    if (samples && *samples < trigger.minimum_samples)
-      return wait(std::to_string(*samples) + " of at least " +
-                  std::to_string(trigger.minimum_samples) + " new samples");
     const RuleResult result = check(trigger.rule, {.now = now_,
                                                    .samples = samples,
                                                    .metrics = observation_.metrics,
@@ -254,6 +251,9 @@ class Machine {
                                                    .page_hinkley = state_.page_hinkley});
     if (result.opens) due(*result.opens);
     if (!result.holds) return wait(result.reason);
+    if (samples && *samples < trigger.minimum_samples)
+      return wait(std::to_string(*samples) + " of at least " +
+                  std::to_string(trigger.minimum_samples) + " new samples");
     return begin_round(result.reason);
   }
 
