@@ -127,8 +127,9 @@ std::string number_text(double value) {
   if (!std::isfinite(value)) return "no number";
   if (value == 0) return "0";  // also for -0
   std::array<char, 40> text{};
-  const bool whole = value == std::trunc(value) && std::fabs(value) < 1e15;
-  std::snprintf(text.data(), text.size(), whole ? "%.0f" : "%.6g", value);
+  const double size = std::fabs(value);
+  const bool whole = value == std::trunc(value) && size < 1e15;
+  std::snprintf(text.data(), text.size(), whole ? "%.0f" : size < 1000 ? "%.4g" : "%.6g", value);
   return text.data();
 }
 

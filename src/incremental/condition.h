@@ -70,7 +70,7 @@ struct ConditionResult {
 };
 ConditionResult check(const Condition& condition, const codec::Json& metrics);
 
-/// The value as people write it: 0.1 instead of 0.10000000000000001; at most six digits.
+/// The value as people write it: 0.1 instead of 0.10000000000000001; four digits below 1,000, six above.
 std::string number_text(double value);
 
 }  // namespace varda::incremental

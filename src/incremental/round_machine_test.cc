@@ -415,7 +415,7 @@ TEST(LearningRound, ShareOfHardExamplesFiresOnceInAWindow) {
   job.node(1).counters = {.since = "b", .answers = 60, .hard = 40};
   job.step();
   EXPECT_EQ(job.state.round, 1);
-  EXPECT_EQ(job.state.trigger, "66.6667 % of answers are hard, and the limit is 50 %");
+  EXPECT_EQ(job.state.trigger, "66.67 % of answers are hard, and the limit is 50 %");
   job.complete(0, false);
   job.step();
   EXPECT_EQ(job.state.round, 1) << "the next decision needs further answers";
