@@ -26,6 +26,7 @@ namespace varda::app {
 namespace {
 
 constexpr const char* kLinkGroup = "Links to the server, other nodes and workers";
+constexpr const char* kJobGroup = "Jobs of the cluster";
 
 struct AgentFlags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave",
@@ -290,6 +291,7 @@ void add_agent_commands(Program program) {
       ->add_option("--until", flags->until,
                    "the agent of a Job ends: installed (all files of its run are on the disk) or "
                    "unassigned (its run has ended); stopped: by a signal only")
+      ->group(kJobGroup)
       ->check(CLI::IsMember({"stopped", "installed", "unassigned"}))
       ->capture_default_str();
   command->add_option("--address", flags->address,
