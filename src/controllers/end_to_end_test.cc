@@ -201,6 +201,7 @@ spec:
   /// True if a restarted operator without earlier state writes nothing. Stop the operator before
   /// only when it is idle: a restart finishes pending work.
   ::testing::AssertionResult restart_writes_nothing() {
+    api_.settle();  // the API server makes ServiceAccounts by itself
     const std::string before = revision();
     start();
     if (!becomes_idle()) return ::testing::AssertionFailure() << "the operator stays busy";

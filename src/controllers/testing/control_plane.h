@@ -120,13 +120,23 @@ class ControlPlane : public ::testing::Test {
   /// True if a restarted operator without earlier state writes nothing. Stop the operator before
   /// only when it is idle: a restart finishes pending work.
   ::testing::AssertionResult restart_writes_nothing() {
+    api_.settle();  // the API server makes ServiceAccounts by itself
     const std::string before = revision();
     start();
     if (!becomes_idle()) return ::testing::AssertionFailure() << "the operator stays busy";
     stop();
     if (revision() == before) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure()
-           << "writes from revision " << before << " to " << revision();
+           << "writes from revision " << before << " to " << revision() << changed_since(before);
+  }
+  /// For the message of a failed test: the keys of all changes after `revision`.
+  std::string changed_since(const std::string& revision) {
+    std::string out;
+    const auto watch = api_.store().watch("", std::stoull(revision));
+    if (!watch.ok()) return out;
+    for (auto events = (*watch)->poll(); events.ok() && !events->empty(); events = (*watch)->poll())
+      for (const store::Event& event : *events) out += "\n" + event.entry.key;
+    return out;
   }
 
   apiserver::InMemoryApiServer api_;
