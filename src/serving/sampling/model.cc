@@ -55,15 +55,16 @@ bool judge(const Plan& plan, const std::vector<tensor::Named>& outputs) {
 
 void note_answer(const std::shared_ptr<const Plan>& plan, Answered answered) {
   Counts& counts = *plan->counts;
-  counts.answers.fetch_add(1, std::memory_order_relaxed);
   const bool hard = judge(*plan, answered.outputs);
-  if (hard) counts.hard.fetch_add(1, std::memory_order_relaxed);
   const bool control =
       !hard && plan->config.control_share > 0 && unit() < plan->config.control_share;
-  if (!hard && !control) return;
-  if (plan->model->keeper().submit({plan, std::move(answered), control})) return;
-  counts.dropped.fetch_add(1, std::memory_order_relaxed);
-  plan->model->dropped.add();
+  if ((hard || control) && !plan->model->keeper().submit({plan, std::move(answered), control})) {
+    counts.dropped.fetch_add(1, std::memory_order_relaxed);
+    plan->model->dropped.add();
+  }
+  // Last, so that the sample of a counted answer is in the queue.
+  counts.answers.fetch_add(1, std::memory_order_release);
+  if (hard) counts.hard.fetch_add(1, std::memory_order_relaxed);
 }
 
 void note_failure(const Plan& plan, Code code) {
@@ -164,7 +165,7 @@ Json Model::describe() const {
     Json scores = Json::array();
     for (const auto& one : counts.scores) scores.push_back(one.load());
     out = Json::object({{"version", plan_->version},
-                        {"answers", counts.answers.load()},
+                        {"answers", counts.answers.load(std::memory_order_acquire)},
                         {"failures", counts.failures.load()},
                         {"hard", counts.hard.load()},
                         {"kept", counts.kept.load()},
