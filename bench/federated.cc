@@ -14,6 +14,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,10 +22,12 @@
 #include <vector>
 
 #include "base/check.h"
+#include "federated/masked_update.h"
 #include "federated/rules.h"
 #include "federated/update.h"
 #include "federated/weights.h"
 #include "os/positional_file.h"
+#include "privacy/secure_sum.h"
 
 namespace varda::bench {
 namespace {
@@ -240,10 +243,45 @@ void encodings() {
   }
 }
 
+/// One client's masks in a secure sum with `clients` participants.
+void masks(std::size_t clients, std::size_t neighbours) {
+  constexpr std::size_t kSize = 25'000'000 + federated::kMaskedTail;
+  const privacy::SumTask task{.id = "bench", .length = kSize};
+  privacy::SumServer server(task, {.degree = neighbours, .seed = 1});
+  std::map<std::string, std::unique_ptr<privacy::SumClient>> all;
+  for (std::size_t i = 0; i < clients; ++i) {
+    const std::string name = "c" + std::to_string(i);
+    all[name] = std::make_unique<privacy::SumClient>(name, task, privacy::SumClient::Options{});
+    CHECK(server.take_keys(name, all[name]->keys()).ok());
+  }
+  CHECK(server.close_keys().ok());
+  const Seconds exchange = best_of(
+      [&] {
+        for (const auto& [name, one] : all) {
+          CHECK(one->take_neighbours(server.neighbours_of(name)).ok());
+          CHECK(server.take_shares(name, one->shares()).ok());
+        }
+      },
+      1);
+  CHECK(server.close_shares().ok());
+  for (const auto& [name, one] : all) CHECK(one->take_shares(server.shares_for(name)).ok());
+  std::vector<std::uint32_t> vector(kSize, 1);
+  const Seconds mask = best_of([&] { CHECK(all["c0"]->add_masks(vector).ok()); }, 1);
+  federated::MaskedForm form{.limit = 8, .clients = clients};
+  const std::vector<float> delta = values_of(kSize - federated::kMaskedTail, 1);
+  const Seconds integers = best_of([&] { CHECK(federated::to_integers(form, delta, 1).ok()); });
+  std::printf(
+      "\n| a client of a secure sum, 25e6 values, %zu neighbours | processor s |\n|---|---|\n"
+      "| keys and shares | %.3f |\n| integers | %.2f |\n| masks | %.2f |\n",
+      neighbours, exchange.processor / static_cast<double>(clients), integers.processor,
+      mask.processor);
+}
+
 void run() {
   folds();
   rules();
   encodings();
+  masks(12, 10);
 }
 
 }  // namespace
