@@ -198,6 +198,8 @@ Status hand_over(const Context& ctx, WorkerApi& api, os::FileSystem& fs, Job& jo
     TRY_VOID(api.upload(ctx, directory / file, artifact, digest.hex()));
   }
   TRY_VOID(api.upload(ctx, directory / model.file, kModelArtifact, model.digest.hex()));
+  // A short job may end before its first report.
+  TRY_VOID(api.deliver(ctx, "PUT", "/v1/progress", progress_body(end)));
   TRY_VOID(api.deliver(ctx, "PUT", "/v1/results/rounds", rounds_body(end)));
   TRY_VOID(api.deliver(ctx, "PUT", "/v1/results/final",
                        final_body(end, {.artifact = kModelArtifact,

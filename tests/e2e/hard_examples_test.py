@@ -64,6 +64,15 @@ class Server(unittest.TestCase):
             return counts if all(counts.get(k) == v for k, v in expected.items()) else None
         return m.wait_until('counts %s' % expected, probe)
 
+    def settled(self, count):
+        """The samples, once the server has stopped replacing some by others."""
+        looks = [None]
+
+        def probe():
+            looks.append(json.loads(samples('ls', '--spool', self.spool, '-o', 'json'))['samples'])
+            return looks[-1] if len(looks[-1]) == count and looks[-1] == looks[-2] else None
+        return m.wait_until('%d samples that stay' % count, probe, every=0.2)
+
     def test_hard_images_are_kept_labelled_and_exported(self):
         self.settings(policy={'name': 'AlwaysCloud'}, countMax=8)
         self.start()
@@ -71,8 +80,7 @@ class Server(unittest.TestCase):
             self.infer(picture)
         counts = self.reported(answers=len(PICTURES), hard=len(PICTURES), pending=8)
         self.assertEqual(sum(counts['scores']), len(PICTURES))
-        kept = json.loads(samples('ls', '--spool', self.spool, '-o', 'json'))['samples']
-        self.assertEqual(len(kept), 8)
+        kept = self.settled(8)
         original = {p.read_bytes() for p in PICTURES}
         for facts in kept:
             self.assertIn((self.spool / 'pending' / (facts['id'] + '.png')).read_bytes(), original)
