@@ -93,7 +93,7 @@ struct AgentToken {
 struct ClusterJobs {
   std::string gateway_url;  // where the agents of Jobs reach a gateway
   std::string agent_image = "varda";
-  /// Namespaces whose runs the operator sees, and whose EdgeNodes it removes; empty: all.
+  /// The operator sees runs of these namespaces, and removes their EdgeNodes; empty: all.
   std::vector<std::string> namespaces = {};
   /// Makes a token that the gateways of the cluster trust. Nothing: no gateway has published its
   /// authority yet. Thread-safe, and does not block.

@@ -40,7 +40,7 @@ def problems_of(where, name, rule, names, rows):
     text = expression.group(1) or expression.group(2)
     if text.count('(') != text.count(')') or text.count('{') != text.count('}'):
         yield '%s: %s has unbalanced brackets' % (where, name)
-    if not re.search(r"^    annotations: \{summary: .+\}$", rule, re.M):
+    if not re.search(r"^    annotations:(?: \{summary: .+\}|\n      summary: .+)$", rule, re.M):
         yield '%s: %s has no summary' % (where, name)
     metrics = METRIC.findall(text)
     if not metrics:

@@ -240,8 +240,8 @@ Result<bool> TrainingReconciler::make_node(const Context& ctx, const TrainingMod
                                            runtime::Writer& writer) const {
   const auto token = options_.jobs->make_token();
   if (!token) return false;
-  // The Secret first: a run whose EdgeNode exists has its token. After a crash in between, the next
-  // attempt makes another token.
+  // The Secret first, so that a run with an EdgeNode has its token. After a crash in between, the
+  // next attempt makes another token.
   TRY_VOID(options_.jobs->create_secret(ctx, secret_of(training, *token)));
   const auto made = writer.create(ctx, edge_node_of(training, *token), nullptr);
   if (!made.ok() && made.error().code() != Code::kAlreadyExists) return made.error();

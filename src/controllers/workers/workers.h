@@ -111,7 +111,7 @@ struct Worker {
   };
   std::vector<Mount> mounts = {};
   bool needs_model = true;  // false: pods are created without `model`
-  bool any_node = false;    // kEdge: the cluster places the pod, whose agent runs beside the worker
+  bool any_node = false;    // kEdge: the cluster places the pod, and the pod has its agent
   // For kCloud.
   std::int64_t service_port = 5000;
   std::string service_type = "NodePort";
