@@ -132,13 +132,18 @@ class Client final : public GrpcClient {
     }
     std::string unsent;
     bool written = false;  // the whole request is written, so the server may have begun
+    int closed = 0;        // the server reads no more, but its answer may have arrived before
     while (!http.done()) {
       if (const Status more = refill(http, unsent); !more.ok())
         return broken(more.error().message());
+      if (closed != 0) unsent.clear();
       const ssize_t sent = unsent.empty() ? 0
                                           : ::send(connection->fd.get(), unsent.data(),
                                                    unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+      if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) {
+        closed = errno;
+        unsent.clear();
+      } else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
         untouched = !written;
         return broken(std::strerror(errno));
       }
@@ -146,14 +151,16 @@ class Client final : public GrpcClient {
         unsent.erase(0, static_cast<std::size_t>(sent));
         if (unsent.empty()) continue;  // output() may have more
       }
-      written = written || unsent.empty();
+      written = written || (unsent.empty() && closed == 0);
       const Status ready = connection->waiter.wait(
           ctx, connection->fd.get(), unsent.empty() ? Waiter::For::kRead : Waiter::For::kEither);
       // Giving up closes the connection, so the server learns that the client stopped waiting.
       if (!ready.ok()) return ready.error().context(std::string(method));
       const Result<bool> open = receive(*connection);
+      if (open.ok() && *open) continue;
+      untouched = !written;
       if (!open.ok()) return broken(open.error().message());
-      if (!*open) return broken("the connection ended before the answer");
+      return broken(closed != 0 ? std::strerror(closed) : "the connection ended before the answer");
     }
     // The peer may wait for an acknowledgement or for the end of our stream.
     if (const Status refilled = refill(http, unsent); refilled.ok() && !unsent.empty()) {

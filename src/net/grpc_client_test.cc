@@ -162,6 +162,22 @@ TEST_F(GrpcClientTest, GoAwayEndsTheReuseOfAConnection) {
   EXPECT_EQ(server.connections(), 3);
 }
 
+TEST_F(GrpcClientTest, AnswerThatArrivedBeforeTheEndIsRead) {
+  // The server closes after GOAWAY and the answer. The client, which has read a part, has frames to
+  // send meanwhile.
+  const CannedGrpcServer server(socket, [](const CannedGrpcCall& call) {
+    GrpcReply reply = GrpcReply::of(call.message);
+    reply.go_away = true;
+    return reply;
+  });
+  const auto client = make_grpc_client({.unix_socket = socket});
+  const std::string message(50'000, 'x');
+  for (int i = 0; i < 100; ++i) {
+    const auto answer = client->call(soon(), "/a.B/C", message);
+    ASSERT_TRUE(answer.ok()) << answer.error();
+  }
+}
+
 TEST_F(GrpcClientTest, RefusedCallIsRetried) {
   int calls = 0;
   const CannedGrpcServer server(socket, [&](const CannedGrpcCall&) {
