@@ -68,9 +68,14 @@ class Acceptor final : public Reactor::Listener {
   void on_writable() override {}
 
  private:
-  struct Choice {
+  struct Candidate {
     Loop* loop = nullptr;
     Loop::Waiting waiting;
+  };
+  struct Choice {
+    SteadyTime begun;
+    std::optional<Candidate> longest;
+    bool newer = false;  // a connection began to wait after the choice had begun
   };
 
   /// Closes the connection that has waited longest for its client, of all threads.
@@ -78,25 +83,30 @@ class Acceptor final : public Reactor::Listener {
     if (std::exchange(choosing_, true)) {
       choose_again_ = true;
     } else {
-      visit_loop(0, std::nullopt);
+      visit_loop(0, {.begun = system_clock().now(), .longest = {}});
     }
   }
   /// Compares the choice so far with the connections of one loop, on its thread, then asks the
-  /// next.
-  void visit_loop(std::size_t number, std::optional<Choice> longest) {
-    if (number == loops_.size()) return close_chosen(longest);
+  /// next. A connection that was accepted meanwhile took a free place, and is no candidate.
+  void visit_loop(std::size_t number, Choice choice) {
+    if (number == loops_.size()) return close_chosen(choice);
     Loop& loop = *loops_[number];
-    loop.reactor().post([this, number, longest, &loop]() mutable {
-      const std::optional<Loop::Waiting> candidate = loop.longest_waiting();
-      if (candidate && (!longest || candidate->since < longest->waiting.since))
-        longest = Choice{.loop = &loop, .waiting = *candidate};
-      visit_loop(number + 1, longest);
+    loop.reactor().post([this, number, choice, &loop]() mutable {
+      const std::optional<Loop::Waiting> waiting = loop.longest_waiting();
+      if (waiting && waiting->since > choice.begun) {
+        choice.newer = true;
+      } else if (waiting && (!choice.longest || waiting->since < choice.longest->waiting.since)) {
+        choice.longest = Candidate{.loop = &loop, .waiting = *waiting};
+      }
+      visit_loop(number + 1, choice);
     });
   }
-  void close_chosen(const std::optional<Choice>& longest) {
-    if (!longest) return chosen(true);
-    longest->loop->reactor().post(
-        [this, choice = *longest] { chosen(choice.loop->close_waiting(choice.waiting)); });
+  void close_chosen(const Choice& choice) {
+    if (!choice.longest) return chosen(!choice.newer);
+    choice.longest->loop->reactor().post([this, longest = *choice.longest] {
+      const bool full = state_.connections.load() >= state_.options.connections_max;
+      chosen(!full || longest.loop->close_waiting(longest.waiting));
+    });
   }
   void chosen(bool settled) {
     loops_.front()->reactor().post([this, settled] {

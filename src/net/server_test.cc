@@ -6,9 +6,11 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <semaphore>
 #include <sstream>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/testing/eventually.h"
 #include "net/client.h"
 #include "net/testing/feed.h"
@@ -705,6 +707,63 @@ TEST(Server, ClosedConnectionAdmitsAWaitingConnection) {
     for (int i = 0; i < 4; ++i) sockets[static_cast<std::size_t>(i)].reset();
     ASSERT_NE(sockets.back()->read_until("here"), "") << "round " << round;
   }
+}
+
+TEST(Server, ConnectionAcceptedDuringAChoiceIsNotEvicted) {
+  std::binary_semaphore blocked(0), unblock(0);
+  Mutex mutex;
+  std::vector<Responder> held;
+  auto server = serve({.io_threads = 3, .connections_max = 5},
+                      [&](const Request& request, Responder respond) {
+                        if (request.path() == "/hold") {
+                          MutexLock lock(mutex);
+                          held.push_back(std::move(respond));
+                          return;
+                        }
+                        if (request.path() == "/block") {
+                          blocked.release();
+                          unblock.acquire();
+                        }
+                        respond(text("here"));
+                      });
+  const auto get = [](RawSocket& socket, const std::string& path) {
+    socket.write("GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n");
+  };
+  // Connections go to the threads in turn: 0, 1, 2, 0, 1 and the sixth, which waits, to 2.
+  std::vector<std::unique_ptr<RawSocket>> sockets;
+  for (std::size_t i = 0; i < 5; ++i) {
+    sockets.push_back(std::make_unique<RawSocket>(server->port()));
+    if (i == 1) continue;
+    get(*sockets.back(), "/hold");
+    ASSERT_TRUE(eventually("the request is held", [&] {
+      MutexLock lock(mutex);
+      return held.size() == (i == 0 ? 1 : i);
+    }));
+  }
+  get(*sockets[1], "/block");
+  blocked.acquire();
+  RawSocket sixth(server->port());  // begins a choice, which reaches thread 1 and waits there
+  get(sixth, "/");
+  std::this_thread::sleep_for(50ms);
+  {
+    MutexLock lock(mutex);
+    Response last = text("here");
+    last.headers.add("Connection", "close");
+    held.front()(std::move(last));
+  }
+  sockets.front().reset();
+  EXPECT_NE(sixth.read_until("here"), "");
+  unblock.release();
+  // The thread goes on with the choice before it serves the second request.
+  EXPECT_NE(sockets[1]->read_until("here"), "");
+  get(*sockets[1], "/");
+  EXPECT_NE(sockets[1]->read_until("here"), "");
+  for (int i = 0; i < 2; ++i) {
+    get(sixth, "/");
+    EXPECT_NE(sixth.read_until("here"), "");
+  }
+  MutexLock lock(mutex);
+  for (std::size_t i = 1; i < held.size(); ++i) held[i](text("here"));
 }
 
 TEST(Server, IdleConnectionsDoNotBlockRequests) {
