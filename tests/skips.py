@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Skipped tests: a skip without a line in tests/expected_skips.txt fails the run.
+"""What a test run ends with: failures, slowest tests and skips. A skip without a line in
+tests/expected_skips.txt fails the run.
 
     python3 tests/skips.py junit [--slowest N] [--expected FILE] FILE...
 
 reads the files of `ctest --output-junit FILE` and of `--gtest_output=xml:FILE`. It prints the
-skipped tests and the N slowest ones, and exits with 1 if a skip is not expected. tests/e2e/run.py
-makes the same check with Expected.
+failed tests with their messages, the skipped tests and the N slowest ones, and exits with 1 if a
+skip is not expected. tests/e2e/run.py makes the same check with Expected.
 """
 import argparse, collections, fnmatch, os, pathlib, re, sys
 import xml.etree.ElementTree as ElementTree
@@ -14,8 +15,10 @@ EXPECTED = pathlib.Path(__file__).with_name('expected_skips.txt')
 CONDITION = re.compile(r'always|machine|user|(if|unless)=([A-Z][A-Z0-9_]*)')
 # The line that gtest prints about a skipped test, in the output of a ctest test.
 SKIPPED_LINE = re.compile(r'^\[  SKIPPED \] ([^\s,]+\.[^\s,]+) \(\d+ ms\)$', re.MULTILINE)
+FAILURE_LINES_MAX = 30  # of one test
 
-Test = collections.namedtuple('Test', 'id seconds skipped')  # skipped: the reason; None: the test ran
+# skipped: the reason; None: the test ran. failure: the messages; None: the test passed.
+Test = collections.namedtuple('Test', 'id seconds skipped failure', defaults=(None,))
 Line = collections.namedtuple('Line', 'number glob condition reason')
 
 
@@ -56,6 +59,17 @@ class Expected:
         return found
 
 
+def print_failures(tests):
+    """A log may be cut in the middle, so that the reader has only this end of it."""
+    failed = [t for t in tests if t.failure is not None]
+    if failed:
+        print('%d failed:' % len(failed))
+    for test in failed:
+        print('  %s' % test.id)
+        for line in test.failure.splitlines()[:FAILURE_LINES_MAX]:
+            print('    %s' % line[:300])
+
+
 def print_slowest(tests, count):
     ran = sorted((t for t in tests if t.skipped is None), key=lambda t: -t.seconds)[:count]
     if ran:
@@ -81,9 +95,14 @@ def read_junit(path):
         if note is not None or case.get('result') == 'skipped' or status in ('notrun', 'disabled'):
             reason = (note.get('message') or note.text or '').strip() if note is not None else ''
             reason = reason or ('disabled' if status == 'disabled' or case.get('result') == 'suppressed' else 'no reason given')
-        # ctest writes the test's name into the class too.
-        found.append(Test(name if suite in (None, name) else '%s.%s' % (suite, name), float(case.get('time') or 0), reason))
         output = case.findtext('system-out') or ''
+        failure = None
+        if status == 'fail':  # of ctest; the end says how a program died
+            failure = '\n'.join(output.rstrip().splitlines()[-FAILURE_LINES_MAX:])
+        elif case.find('failure') is not None:
+            failure = '\n'.join(x.get('message') or x.text or '' for x in case.iter('failure'))
+        # ctest writes the test's name into the class too.
+        found.append(Test(name if suite in (None, name) else '%s.%s' % (suite, name), float(case.get('time') or 0), reason, failure))
         found += [Test(x, 0.0, 'skipped, says the output of %s' % name) for x in SKIPPED_LINE.findall(output)]
     return found
 
@@ -106,6 +125,7 @@ def junit(options):
     if not tests:
         print('no test in %s' % ', '.join(options.files), file=sys.stderr)
         return 1
+    print_failures(tests)
     print_slowest(tests, options.slowest)
     print_skips(tests)
     problems = Expected.load(options.expected).problems(tests)

@@ -754,7 +754,7 @@ TEST(Server, ConnectionAcceptedDuringAChoiceIsNotEvicted) {
   sockets.front().reset();
   EXPECT_NE(sixth.read_until("here"), "");
   unblock.release();
-  // The thread goes on with the choice before it serves the second request.
+  // The thread continues the choice before it serves the second request.
   EXPECT_NE(sockets[1]->read_until("here"), "");
   get(*sockets[1], "/");
   EXPECT_NE(sockets[1]->read_until("here"), "");
