@@ -52,12 +52,19 @@ class Contender:
         self.process.wait()
 
 
-def has_torch():
+def torch_parts():
+    """PyTorch's version and its library of linear algebra, on which its speed depends; None: no
+    PyTorch."""
+    program = ("import re, torch\n"
+               "torch.ones(64, 64) @ torch.ones(64, 64)\n"
+               "blas = {x for x in re.findall(r'/\\S*(?:blas|mkl|blis)\\S*', open('/proc/self/maps').read())}\n"
+               "print('PyTorch', torch.__version__, 'with', ', '.join(sorted(blas)) or 'no BLAS')")
     try:
-        done = subprocess.run([*TORCH, "-c", "import torch"], stderr=subprocess.DEVNULL)
-        return done.returncode == 0
+        done = subprocess.run([*TORCH, "-c", program], stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.DEVNULL)
+        return done.stdout.strip() if done.returncode == 0 else None
     except OSError:
-        return False
+        return None
 
 
 def measured(contenders, batch):
@@ -71,8 +78,11 @@ def ratio(value, aim, met):
 
 
 def main():
-    torch = has_torch()
-    print(f"Convolutions: {'oneDNN' if HAS_ONEDNN else 'operators of ONNX'}.\n")
+    torch = torch_parts()
+    print(f"Convolutions: {'oneDNN' if HAS_ONEDNN else 'operators of ONNX'}. {torch or 'No PyTorch.'}")
+    if torch and "/blas/libblas" in torch:
+        print("**This is the slow reference BLAS: install libopenblas0-openmp.**")
+    print()
     print("| model | batch | threads | samples/s | PyTorch | channels_last | ratio (aim) | RSS MiB "
           "| PyTorch | ratio (aim) | ms to first step |")
     print("|---|---:|---:|---:|---:|---:|---|---:|---:|---|---:|")
