@@ -96,6 +96,9 @@ Status label(os::FileSystem& fs, const os::Path& root, const std::string& id,
     return Error(Code::kInvalid, "'" + std::string(class_name) + "' is no name of a class");
   TRY(const Facts facts, read_facts(fs, root, id));
   const os::Path folder = root / kLabel / class_name, pending = root / kPending;
+  TRY(const auto info, fs.stat(pending / facts.file()));
+  if (info && info->kind != os::FileKind::kFile)
+    return Error(Code::kInvalid, (pending / facts.file()).string() + " is a link, not a file");
   TRY_VOID(fs.make_directories(folder, 0775));
   // The name of the folder must survive a power cut before a sample moves into it.
   TRY_VOID(fs.sync_directory(root / kLabel));
@@ -115,23 +118,34 @@ Status discard(os::FileSystem& fs, const os::Path& root, const std::string& id,
   return fs.remove(root / kPending / (id + "." + std::string(format)));
 }
 
-Result<std::vector<Labelled>> labelled(os::FileSystem& fs, const os::Path& root) {
+Result<Labels> labels(os::FileSystem& fs, const os::Path& root) {
   TRY(const std::vector<std::string> classes, names_in(fs, root / kLabel));
-  std::vector<Labelled> out;
+  Labels out;
+  const auto is_link = [&out](const os::FileInfo& info, const os::Path& place) {
+    if (info.kind == os::FileKind::kSymlink) out.links.push_back(place.string());
+    return info.kind == os::FileKind::kSymlink;
+  };
   for (const std::string& class_name : classes) {
     if (!is_class_name(class_name)) continue;
     const os::Path folder = root / kLabel / class_name;
     const auto info = fs.stat(folder);
-    if (!info.ok() || !*info || (*info)->kind != os::FileKind::kDirectory) continue;
+    if (!info.ok() || !*info || is_link(**info, folder)) continue;
+    if ((*info)->kind != os::FileKind::kDirectory) continue;
     TRY(const std::vector<std::string> files, names_in(fs, folder));
     for (const std::string& file : files) {
       if (file.front() == '.' || format_of(file).empty()) continue;
       const auto facts = fs.stat(folder / file);
-      if (!facts.ok() || !*facts || (*facts)->kind != os::FileKind::kFile) continue;
-      out.push_back({class_name, file, (*facts)->size_bytes, (*facts)->modified});
+      if (!facts.ok() || !*facts || is_link(**facts, folder / file)) continue;
+      if ((*facts)->kind != os::FileKind::kFile) continue;
+      out.files.push_back({class_name, file, (*facts)->size_bytes, (*facts)->modified});
     }
   }
   return out;
+}
+
+Result<std::vector<Labelled>> labelled(os::FileSystem& fs, const os::Path& root) {
+  TRY(Labels found, labels(fs, root));
+  return std::move(found.files);
 }
 
 }  // namespace varda::spool

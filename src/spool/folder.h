@@ -37,7 +37,7 @@ Result<Facts> read_facts(os::FileSystem& fs, const os::Path& root, const std::st
 Result<std::string> read_sample(os::FileSystem& fs, const os::Path& root, const Facts& facts);
 
 /// Moves a pending sample to label/CLASS. Idempotent. kNotFound: no such sample. kInvalid: no class
-/// name.
+/// name, or the sample is a link.
 Status label(os::FileSystem& fs, const os::Path& root, const std::string& id,
              std::string_view class_name);
 /// Removes a pending sample. Success if missing.
@@ -52,7 +52,13 @@ struct Labelled {
   std::chrono::system_clock::time_point modified;
 };
 /// Files with the suffix of a sample (also jpeg, any case), sorted. Names that begin with '.' are
-/// ignored, and so are links.
+/// ignored.
+struct Labels {
+  std::vector<Labelled> files;
+  // Paths of links, which could lead to files of other owners. Nothing reads or moves them.
+  std::vector<std::string> links;
+};
+Result<Labels> labels(os::FileSystem& fs, const os::Path& root);
 Result<std::vector<Labelled>> labelled(os::FileSystem& fs, const os::Path& root);
 
 /// The suffix of a file as the name of a format: "JPEG" is jpg. "": no sample.

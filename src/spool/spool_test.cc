@@ -109,6 +109,26 @@ TEST_F(SpoolTest, SamplesThatOthersLabelMakeRoom) {
   EXPECT_EQ(labels[0].file, all[0].file());
 }
 
+TEST_F(SpoolTest, LinksAreNeitherReadNorMoved) {
+  const auto spool = open();
+  ASSERT_TRUE(spool->offer(facts_of("1"), "a", "1", at(1)).value());
+  ASSERT_TRUE(os::write_file_atomically(fs_, "/secret.npy", "secret").ok());
+  const Facts facts = list(fs_, kRoot).value().front();
+  const os::Path sample = kRoot / kPending / facts.file();
+  ASSERT_TRUE(fs_.remove(sample).ok());
+  ASSERT_TRUE(fs_.symlink("/secret.npy", sample).ok());
+  EXPECT_THAT(list(fs_, kRoot).value(), SizeIs(0));
+  EXPECT_FALSE(read_sample(fs_, kRoot, facts).ok());
+  EXPECT_EQ(label(fs_, kRoot, facts.id, "good").error().code(), Code::kInvalid);
+  ASSERT_TRUE(fs_.make_directories(kRoot / kLabel / "good", 0755).ok());
+  ASSERT_TRUE(fs_.symlink("/secret.npy", kRoot / kLabel / "good" / "a.npy").ok());
+  ASSERT_TRUE(fs_.symlink("/", kRoot / kLabel / "bad").ok());
+  const Labels found = labels(fs_, kRoot).value();
+  EXPECT_THAT(found.files, SizeIs(0));
+  EXPECT_THAT(found.links, ElementsAre((kRoot / kLabel / "bad").string(),
+                                       (kRoot / kLabel / "good" / "a.npy").string()));
+}
+
 TEST_F(SpoolTest, LabelIsAPlainNameOfAFolder) {
   const auto spool = open();
   ASSERT_TRUE(spool->offer(facts_of("1"), "a", "1", at(1)).value());
