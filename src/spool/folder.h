@@ -31,7 +31,15 @@ Status make_folder(os::FileSystem& fs, const os::Path& root, std::uint32_t mode 
 /// out. A missing folder has none.
 Result<std::vector<Facts>> list(os::FileSystem& fs, const os::Path& root);
 /// The names of pending samples, without reading facts: cheap.
+struct PendingFiles {
+  std::vector<std::string> ids;      // with facts and sample
+  std::vector<std::string> orphans;  // facts alone: a person moved or removed the sample
+};
+Result<PendingFiles> pending_files(os::FileSystem& fs, const os::Path& root);
 Result<std::vector<std::string>> pending_ids(os::FileSystem& fs, const os::Path& root);
+/// Removes the facts of orphans. The sample is written before its facts, so facts alone are never a
+/// sample on its way.
+Status remove_orphans(os::FileSystem& fs, const os::Path& root, const PendingFiles& files);
 /// kNotFound: no such sample.
 Result<Facts> read_facts(os::FileSystem& fs, const os::Path& root, const std::string& id);
 Result<std::string> read_sample(os::FileSystem& fs, const os::Path& root, const Facts& facts);

@@ -271,9 +271,10 @@ void Manager::take_labelled(Look& look) {
 }
 
 void Manager::take_pending(const Context& ctx, Look& look) {
-  const auto pending = spool::pending_ids(fs_, look.root);
+  const auto pending = spool::pending_files(fs_, look.root);
   if (!pending.ok()) return look.fail(pending.error());
-  look.report.pending = static_cast<std::int64_t>(pending->size());
+  (void)spool::remove_orphans(fs_, look.root, *pending);  // the next look tries again
+  look.report.pending = static_cast<std::int64_t>(pending->ids.size());
   const auto paused = paused_.find(look.work.url);
   const bool pauses = paused != paused_.end() && clock_.now() < paused->second.until;
   look.asks_model = !look.work.url.empty() && !pauses;
@@ -283,7 +284,7 @@ void Manager::take_pending(const Context& ctx, Look& look) {
   if (!(known.work == look.work) || known.to_dataset != look.to_dataset)
     known = {.work = look.work, .to_dataset = look.to_dataset, .samples = {}};
   std::map<std::string, Known::Need> samples;
-  for (const std::string& id : *pending) {
+  for (const std::string& id : pending->ids) {
     if (ctx.done()) return;
     std::optional<Known::Need> need;
     if (const auto found = known.samples.find(id); found != known.samples.end())

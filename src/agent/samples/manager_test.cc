@@ -350,6 +350,14 @@ TEST_F(SamplesManager, LinkThatReplacesAFileDuringTheMoveStaysOutOfTheDataset) {
   EXPECT_THAT(files("good"), IsEmpty());
 }
 
+TEST_F(SamplesManager, FactsWithoutTheirSampleAreRemoved) {
+  const std::string id = add();
+  EXPECT_EQ(step().pending, 1);
+  ASSERT_TRUE(fs_.remove(kSpool / "pending" / (id + ".npy")).ok());
+  EXPECT_EQ(step().pending, 0);
+  EXPECT_FALSE(fs_.stat(kSpool / "pending" / (id + ".json")).value());
+}
+
 TEST_F(SamplesManager, CountsSurviveARestartAndBelongToOneObject) {
   ASSERT_TRUE(spool::label(fs_, kSpool, add(), "good").ok());
   EXPECT_EQ(step().moved, 1);
