@@ -179,6 +179,36 @@ class IncrementalInACluster : public ControlPlane {
             "], metrics: {base: {accuracy: 0.8}, candidate: {accuracy: 0.97}}}}}}}}]}");
   }
   void remember_trainer() { trainer_name_ = trainer(); }
+  /// The first round: a better version, which serves.
+  void accept_round() {
+    begin_round(12, "1", 'a');
+    remember_trainer();
+    report_result(1, 1, 80, 97, 'b');
+    ASSERT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
+    const std::string version = target();
+    serve(version);
+    ASSERT_TRUE(eventually([&] { return machine("version") == version; })) << api_.get(kJob).text;
+    ASSERT_TRUE(eventually([&] {
+      return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('b');
+    })) << api_.get(kJob).text;
+  }
+  /// Back to the initial version.
+  void roll_back() {
+    patch(kJob, "{metadata: {annotations: {edgeai.io/rollback: '17'}}}");
+    ASSERT_TRUE(eventually([&] { return target() == "1"; })) << api_.get(kJob).text;
+    serve("1");
+  }
+  /// An InferenceModel of a user on edge0.
+  void post_model(const std::string& name, int port) {
+    post(kInferenceModels,
+         "{apiVersion: ai.kubeedge.io/v1alpha1, kind: InferenceModel, metadata: {name: " + name +
+             "}, spec: {modelName: " + name +
+             ", deployToLayer: edge, nodeName: edge0, frameworkType: onnx, targetVersion: '1', "
+             "servingPort: " +
+             std::to_string(port) +
+             ", manifest: [{version: '1', downloadURL: 'http://registry/other.tar', sha256sum: " +
+             digest('e') + "}]}}");
+  }
 
   std::string served_, trainer_name_;
 };
@@ -288,6 +318,25 @@ TEST_F(IncrementalInACluster, RollbackBringsBackTheVersionBefore) {
   EXPECT_TRUE(eventually([&] {
     return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('a');
   })) << api_.get(kJob).text;
+}
+
+TEST_F(IncrementalInACluster, RequestWithoutNewSamplesIsACondition) {
+  start_all();
+  install("1", 'a');
+  report_serving();
+  count(0);
+  ASSERT_TRUE(eventually([&] { return job().at("status/samples").contains("total"); }));
+  patch(kJob, "{metadata: {annotations: {edgeai.io/train: '17'}}}");
+  ASSERT_TRUE(eventually([&] {
+    return condition("Train")["reason"].as_string() == "NothingToTrain";
+  })) << api_.get(kJob).text;
+  EXPECT_EQ(condition("Train")["message"].as_string(),
+            "nothing to train on: the Dataset has no samples");
+  EXPECT_EQ(round(), 0);
+  count(3);
+  EXPECT_TRUE(eventually([&] { return condition("Train")["reason"].as_string() == "Waiting"; }))
+      << api_.get(kJob).text;
+  EXPECT_EQ(round(), 0) << "the request is answered";
 }
 
 TEST_F(IncrementalInACluster, RestartedOperatorContinuesTheRound) {

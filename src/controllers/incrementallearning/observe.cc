@@ -303,19 +303,33 @@ class Observer {
     return nullptr;
   }
 
+  /// The refusal of a manual request, until samples or a transition follow. Null: none.
+  const incremental::Transition* refused_request() const {
+    if (state_.history.empty() || fresh_.value_or(0) > 0) return nullptr;
+    const incremental::Transition& last = state_.history.back();
+    return last.reason == incremental::kNothingToTrain ? &last : nullptr;
+  }
+
   // The stage at work has the phase of the machine. Earlier stages of the round are completed.
   // Later ones have the result of the round before.
   void show_stage_conditions() {
     for (const Stage stage : {Stage::kTrain, Stage::kEval, Stage::kDeploy}) {
       const std::string type(incremental::to_string(stage));
       if (stage == state_.stage) {
-        std::string message = state_.message;
-        if (plan_.waiting && plan_.wanted.worker && plan_.pod == nullptr)
-          message = plan_.waiting->message;
-        const Phase phase = state_.phase;
-        const bool is = phase == Phase::kCompleted || phase == Phase::kRunning;
-        conditions_.set(type, {is ? kTrue : kFalse, std::string(incremental::to_string(phase)),
-                               codec::clipped(message, kMessageMax)});
+        std::string reason(incremental::to_string(state_.phase)), message = state_.message;
+        if (plan_.wanted.worker && plan_.pod == nullptr) {
+          if (plan_.blocked) {
+            message = plan_.blocked->message;
+          } else if (plan_.waiting) {
+            message = plan_.waiting->message;
+          }
+        }
+        if (const incremental::Transition* refusal = refused_request()) {
+          reason = refusal->reason;
+          message = refusal->message;
+        }
+        const bool is = state_.phase == Phase::kCompleted || state_.phase == Phase::kRunning;
+        conditions_.set(type, {is ? kTrue : kFalse, reason, codec::clipped(message, kMessageMax)});
       } else if (stage < state_.stage) {
         conditions_.set(type, {kTrue, "Completed", "round " + text_of(state_.round)});
       } else if (const incremental::Transition* end = last_end_of(stage)) {

@@ -145,6 +145,8 @@ void record_round(const IncrementalLearningJob& job, const IncrementalObservatio
     if (step.stage == incremental::Stage::kTrain && step.phase == incremental::Phase::kReady)
       writer.event(job, EventType::kNormal, "RoundStarted",
                    "round " + std::to_string(step.round) + ": " + step.message);
+    if (step.reason == incremental::kNothingToTrain)
+      writer.event(job, EventType::kWarning, step.reason, step.message);
   }
   if (seen.ended) {
     const incremental::RoundRecord& end = *seen.ended;
