@@ -320,6 +320,44 @@ TEST_F(IncrementalInACluster, RollbackBringsBackTheVersionBefore) {
   })) << api_.get(kJob).text;
 }
 
+TEST_F(IncrementalInACluster, PortInUseHoldsUpTheTrainingUntilThePortIsFree) {
+  add_machine("edge0");
+  add_model();
+  add_dataset();
+  post_model("blocker", 8080);
+  add_job();
+  ASSERT_TRUE(eventually([&] { return condition("Ready")["reason"].as_string() == "PortInUse"; }))
+      << api_.get(kJob).text;
+  install("1", 'a');
+  count(12);
+  ASSERT_TRUE(eventually([&] { return stage() == "Train Ready"; })) << api_.get(kJob).text;
+  EXPECT_TRUE(becomes_idle());
+  EXPECT_EQ(trainer(), "");
+  EXPECT_TRUE(condition("Train")["message"].as_string().starts_with(
+      "no version can be deployed: edge0: port 8080 of node edge0 belongs to"))
+      << condition("Train")["message"].as_string();
+  ASSERT_EQ(api_.remove(kInferenceModels + "/blocker").status, 200);
+  EXPECT_TRUE(eventually([&] { return !trainer().empty(); })) << api_.get(kJob).text;
+}
+
+TEST_F(IncrementalInACluster, NameInUseHoldsUpTheTrainingUntilTheNameIsFree) {
+  add_machine("edge0");
+  add_model();
+  add_dataset();
+  post_model("digits", 9090);
+  count(12);
+  add_job();
+  ASSERT_TRUE(eventually([&] { return condition("Ready")["reason"].as_string() == "NameInUse"; }))
+      << api_.get(kJob).text;
+  install("1", 'a');
+  ASSERT_TRUE(eventually([&] {
+    return condition("Train")["message"].as_string().find("digits") != std::string::npos;
+  })) << api_.get(kJob).text;
+  EXPECT_EQ(trainer(), "");
+  ASSERT_EQ(api_.remove(kServer).status, 200);
+  EXPECT_TRUE(eventually([&] { return !trainer().empty(); })) << api_.get(kJob).text;
+}
+
 TEST_F(IncrementalInACluster, RequestWithoutNewSamplesIsACondition) {
   start_all();
   install("1", 'a');
