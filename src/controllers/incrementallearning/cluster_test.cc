@@ -320,6 +320,46 @@ TEST_F(IncrementalInACluster, RollbackBringsBackTheVersionBefore) {
   })) << api_.get(kJob).text;
 }
 
+TEST_F(IncrementalInACluster, RollbackToTheInitialVersionRestoresItsSizeAndItsMetrics) {
+  add_machine("edge0");
+  add_model();
+  patch(kEdgeaiModels + "/digits-0", "{spec: {size: 4711}}");
+  patch_status(kEdgeaiModels + "/digits-0", "{metrics: [{key: accuracy, value: '0.8'}]}");
+  add_dataset();
+  add_job();
+  serve("1");
+  run_server();
+  accept_round();
+  ASSERT_TRUE(eventually([&] {
+    return get(kEdgeaiModels + "/digits").at("status/metrics/0/value").as_string() == "0.97";
+  })) << api_.get(kEdgeaiModels + "/digits").text;
+  roll_back();
+  EXPECT_TRUE(eventually([&] {
+    const Json model = get(kEdgeaiModels + "/digits");
+    return model.at("spec/sha256").as_string() == digest('a') &&
+           model.at("status/metrics/0/value").as_string() == "0.8";
+  })) << api_.get(kEdgeaiModels + "/digits").text;
+  EXPECT_EQ(get(kEdgeaiModels + "/digits").at("spec/size").as_integer(), 4711);
+}
+
+TEST_F(IncrementalInACluster, ModelOfUnknownSizeAndMetricsHasNoneAfterARollback) {
+  start_all();
+  accept_round();
+  ASSERT_TRUE(eventually(
+      [&] { return !get(kEdgeaiModels + "/digits").at("status/metrics").as_array().empty(); }));
+  EXPECT_EQ(get(kEdgeaiModels + "/digits").at("spec/size").as_integer(), 9);
+  roll_back();
+  EXPECT_TRUE(eventually([&] {
+    const Json model = get(kEdgeaiModels + "/digits");
+    return model.at("spec/sha256").as_string() == digest('a') &&
+           model.at("status/metrics").as_array().empty();
+  })) << api_.get(kEdgeaiModels + "/digits").text;
+  EXPECT_FALSE(get(kEdgeaiModels + "/digits").at("spec").contains("size"));
+  ASSERT_TRUE(becomes_idle());
+  stop();
+  EXPECT_TRUE(restart_writes_nothing());
+}
+
 TEST_F(IncrementalInACluster, PortInUseHoldsUpTheTrainingUntilThePortIsFree) {
   add_machine("edge0");
   add_model();

@@ -291,6 +291,24 @@ class Planner {
       initial.sha256 = archive.sha256sum;
       out_.versions.insert(out_.versions.begin(), std::move(initial));
     }
+    // Later the Model may have the versions and the metrics of this job.
+    if (out_.state.last_version == 0) describe_initial();
+  }
+
+  /// Size and metrics of the initial version, for a rollback to it.
+  void describe_initial() {
+    const api::ManifestEntry& archive = out_.base->archive;
+    for (const hosting::AnyModel& model : world_.initial.models) {
+      if (model.spec->url != archive.download_url ||
+          api::known_sha256(*model.spec, *model.status) != archive.sha256sum)
+        continue;
+      for (IncrementalVersion& version : out_.versions) {
+        if (version.version != archive.version || version.round != 0) continue;
+        const auto& pinned = model.status->pinned;
+        version.bytes = model.spec->size > 0 ? model.spec->size : pinned ? pinned->bytes : 0;
+        version.metrics = model.status->metrics;
+      }
+    }
   }
 
   void find_baseline() {
