@@ -748,8 +748,8 @@ class Machine {
     // The round in progress learned from the version that just failed.
     const std::string why = "the base " + bad.version + " was rolled back";
     served_ = state_.trial.has_value() || !state_.rolled.empty();
-    enter(state_.stage, Phase::kFailed, "BaseRolledBack", why);
-    end_round(Outcome::kFailed, "BaseRolledBack", why);
+    enter(state_.stage, Phase::kFailed, kBaseRolledBack, why);
+    end_round(Outcome::kFailed, kBaseRolledBack, why);
     // Nothing is wrong with the next round.
     state_.failed_in_a_row = 0;
   }

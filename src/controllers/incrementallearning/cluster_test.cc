@@ -330,6 +330,7 @@ TEST_F(IncrementalInACluster, RollbackToTheInitialVersionRestoresItsSizeAndItsMe
   serve("1");
   run_server();
   accept_round();
+  const std::string version = target();
   ASSERT_TRUE(eventually([&] {
     return get(kEdgeaiModels + "/digits").at("status/metrics/0/value").as_string() == "0.97";
   })) << api_.get(kEdgeaiModels + "/digits").text;
@@ -340,11 +341,17 @@ TEST_F(IncrementalInACluster, RollbackToTheInitialVersionRestoresItsSizeAndItsMe
            model.at("status/metrics/0/value").as_string() == "0.8";
   })) << api_.get(kEdgeaiModels + "/digits").text;
   EXPECT_EQ(get(kEdgeaiModels + "/digits").at("spec/size").as_integer(), 4711);
+  EXPECT_EQ(condition("Evaluated")["reason"].as_string(), "RolledBack");
+  EXPECT_TRUE(condition("Evaluated")["message"].as_string().starts_with(
+      "version " + version + " of round 1 left the service: ManualRollback: "))
+      << condition("Evaluated")["message"].as_string();
+  EXPECT_EQ(job().at("status/summary/gain").as_string(), "") << "the initial version has no gain";
 }
 
 TEST_F(IncrementalInACluster, ModelOfUnknownSizeAndMetricsHasNoneAfterARollback) {
   start_all();
   accept_round();
+  EXPECT_EQ(job().at("status/summary/gain").as_string(), "+0.17");
   ASSERT_TRUE(eventually(
       [&] { return !get(kEdgeaiModels + "/digits").at("status/metrics").as_array().empty(); }));
   EXPECT_EQ(get(kEdgeaiModels + "/digits").at("spec/size").as_integer(), 9);
