@@ -22,7 +22,7 @@ namespace varda::bench {
 namespace {
 
 constexpr int kSide = 224;
-constexpr int kImages = 256;
+constexpr int kImages = 1024;
 constexpr std::size_t kBatch = 32;
 
 /// Processor time of all threads: other programs change it little.
