@@ -1,6 +1,7 @@
 #include "tensor/pool.h"
 
 #include <algorithm>
+#include <sys/mman.h>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,20 @@
 #include "tensor/internal/memory.h"
 
 namespace varda::tensor {
+namespace {
+
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
+/// Large memory gets huge pages where the system has some: a page fault for 2 MiB instead of one
+/// for 4 KiB. The part of a huge page at the end stays in small pages, so no memory is wasted.
+Result<internal::Memory> pool_memory(std::size_t size) {
+  if (size < 2 * kHugePageBytes) return internal::allocate_memory(size);
+  TRY(internal::Memory out, internal::allocate_memory(size, kHugePageBytes));
+  (void)::madvise(out.get(), size / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);
+  return out;
+}
+
+}  // namespace
 
 struct Pool::Spare {
   struct Block {
@@ -50,7 +65,7 @@ Result<Tensor> Pool::allocate(DType dtype, Shape shape) {
   Spare::Block block = spare_->take(size);
   if (block.memory == nullptr || block.size < size) {
     block.memory.reset();  // before the new memory, so that both never exist together
-    TRY(block.memory, internal::allocate_memory(size));
+    TRY(block.memory, pool_memory(size));
     block.size = size;
   }
   std::byte* const data = block.memory.release();
