@@ -3,9 +3,31 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <initializer_list>
 
 namespace varda::transform::internal {
+namespace {
+
+typedef std::uint8_t Bytes __attribute__((vector_size(16)));
+typedef std::uint16_t Words __attribute__((vector_size(16)));
+typedef std::int32_t Integers __attribute__((vector_size(16)));
+typedef float Lanes __attribute__((vector_size(16)));
+
+/// Four bytes as numbers. Zeros between the bytes widen them; __builtin_convertvector() from bytes
+/// handles each by itself.
+Lanes lanes_of(const std::uint8_t* from) {
+  std::int32_t four = 0;
+  std::memcpy(&four, from, sizeof four);
+  const auto bytes = reinterpret_cast<Bytes>(Integers{four, 0, 0, 0});
+  const auto words = reinterpret_cast<Words>(__builtin_shufflevector(
+      bytes, Bytes{}, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+  const auto integers =
+      reinterpret_cast<Integers>(__builtin_shufflevector(words, Words{}, 0, 8, 1, 9, 2, 10, 3, 11));
+  return __builtin_convertvector(integers, Lanes);
+}
+
+}  // namespace
 
 Resizer::Axis Resizer::axis(std::size_t old_size, std::size_t new_size, Filter filter) {
   const double scale = static_cast<double>(old_size) / static_cast<double>(new_size);
@@ -54,18 +76,34 @@ Resizer::Resizer(const codec::Image& image, std::size_t width, std::size_t heigh
       lines_(axis(image.height, height, filter)),
       row_(width * image.channels) {}
 
-// Handles all channels of a pixel together, so that a large image is read once, front to back.
-template <std::size_t channels>
-void Resizer::mix(const std::uint8_t* line, float* to) const {
+void Resizer::mix_grey(const std::uint8_t* line, float* to) const {
   for (const Axis::Taps& taps : columns_.taps) {
-    const std::uint8_t* from = line + taps.first * channels;
+    const std::uint8_t* const from = line + taps.first;
     const float* const weights = columns_.weights.data() + taps.weights_at;
-    std::array<float, channels> sum{};
-    for (std::size_t i = 0; i < taps.count; ++i) {
-      for (std::size_t c = 0; c < channels; ++c) sum[c] += weights[i] * static_cast<float>(from[c]);
-      from += channels;
+    float sum = 0;
+    for (std::size_t i = 0; i < taps.count; ++i) sum += weights[i] * static_cast<float>(from[i]);
+    *to++ = sum;
+  }
+}
+
+// Handles the channels of a pixel together, in a vector with the first byte of the next pixel. A
+// pixel at the end of a line has no next one.
+void Resizer::mix_colour(const std::uint8_t* line, float* to) const {
+  for (const Axis::Taps& taps : columns_.taps) {
+    const std::uint8_t* from = line + 3 * taps.first;
+    const float* const weights = columns_.weights.data() + taps.weights_at;
+    Lanes sum{};
+    std::size_t i = 0;
+    for (const std::size_t end = std::min(taps.count, image_.width - 1 - taps.first); i < end;
+         ++i) {
+      sum += weights[i] * lanes_of(from);
+      from += 3;
     }
-    to = std::copy(sum.begin(), sum.end(), to);
+    if (i < taps.count)
+      sum += weights[i] * Lanes{static_cast<float>(from[0]), static_cast<float>(from[1]),
+                                static_cast<float>(from[2]), 0};
+    std::memcpy(to, &sum, sizeof sum);  // the fourth value is overwritten by the next pixel
+    to += 3;
   }
 }
 
@@ -73,15 +111,15 @@ std::span<const float> Resizer::mixed(std::size_t old_row) {
   Mixed& place = mixed_[old_row % mixed_.size()];
   if (place.number != old_row || place.values.empty()) {
     place.number = old_row;
-    place.values.resize(row_.size());
+    place.values.resize(row_.size() + 1);  // mix_colour() writes four values a pixel
     const std::uint8_t* line = image_.pixels.data() + old_row * image_.width * image_.channels;
     if (image_.channels == 1) {
-      mix<1>(line, place.values.data());
+      mix_grey(line, place.values.data());
     } else {
-      mix<3>(line, place.values.data());
+      mix_colour(line, place.values.data());
     }
   }
-  return place.values;
+  return std::span(place.values).first(row_.size());
 }
 
 std::span<const float> Resizer::row(std::size_t y) {

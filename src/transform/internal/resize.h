@@ -46,8 +46,8 @@ class Resizer {
 
   static Axis axis(std::size_t old_size, std::size_t new_size, Filter filter);
   std::span<const float> mixed(std::size_t old_row);
-  template <std::size_t channels>
-  void mix(const std::uint8_t* line, float* to) const;
+  void mix_grey(const std::uint8_t* line, float* to) const;
+  void mix_colour(const std::uint8_t* line, float* to) const;
 
   const codec::Image& image_;
   const Axis columns_, lines_;
