@@ -35,7 +35,7 @@ class Draws {
   std::uint64_t state_;
 };
 
-/// How an image moves: `flip` first, then the shift.
+/// The order is `flip`, then the shift.
 struct Move {
   bool flip = false;
   std::ptrdiff_t right = 0, down = 0;
