@@ -804,7 +804,9 @@ class Machine {
     if (state_.rounds.size() > State::kRoundsKept) state_.rounds.erase(state_.rounds.begin());
     out_.ended = std::move(round);
     enter(Stage::kTrain, Phase::kWaiting, to_string(outcome),
-          "round " + std::to_string(state_.round) + " was " + lower(to_string(outcome)) + ": " +
+          "round " + std::to_string(state_.round) +
+              (outcome == Outcome::kFailed ? " failed: "
+                                           : " was " + lower(to_string(outcome)) + ": ") +
               message);
     return true;
   }

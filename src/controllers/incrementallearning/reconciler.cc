@@ -143,8 +143,7 @@ void record_round(const IncrementalLearningJob& job, const IncrementalObservatio
   using runtime::EventType;
   for (const incremental::Transition& step : seen.transitions) {
     if (step.stage == incremental::Stage::kTrain && step.phase == incremental::Phase::kReady)
-      writer.event(job, EventType::kNormal, "RoundStarted",
-                   "round " + std::to_string(step.round) + ": " + step.message);
+      writer.event(job, EventType::kNormal, "RoundStarted", step.message);  // names the round
     if (step.reason == incremental::kNothingToTrain)
       writer.event(job, EventType::kWarning, step.reason, step.message);
   }
