@@ -264,7 +264,12 @@ void masks(std::size_t clients, std::size_t neighbours) {
       },
       1);
   CHECK(server.close_shares().ok());
-  for (const auto& [name, one] : all) CHECK(one->take_shares(server.shares_for(name)).ok());
+  for (const auto& [name, one] : all) {
+    CHECK(one->take_shares(server.shares_for(name)).ok());
+    CHECK(server.take_opened(name, one->opened()).ok());
+  }
+  CHECK(server.close_opened().ok());
+  for (const auto& [name, one] : all) CHECK(one->take_members(server.members_of(name)).ok());
   std::vector<std::uint32_t> vector(kSize, 1);
   const Seconds mask = best_of([&] { CHECK(all["c0"]->add_masks(vector).ok()); }, 1);
   federated::MaskedForm form{.limit = 8, .clients = clients};

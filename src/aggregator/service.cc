@@ -106,7 +106,8 @@ Result<SecurePath> parse_secure_path(std::string_view path) {
   const auto message =
       slash == std::string_view::npos ? std::nullopt : parse_secure_message(path.substr(slash + 1));
   if (!message || slash == 0 || slash > kTaskBytesMax)
-    return Error(Code::kNotFound, "the path must be /v1/secure/TASK/ and keys, shares or unmask");
+    return Error(Code::kNotFound,
+                 "the path must be /v1/secure/TASK/ and keys, shares, opened or unmask");
   return SecurePath{std::string(path.substr(0, slash)), *message};
 }
 
