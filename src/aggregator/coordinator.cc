@@ -280,7 +280,8 @@ Json CoordinatorImpl::task_json(const std::string& client, const Task& task) {
                         .control = beside_.control,
                         .update_bytes_max = update_bytes_max_,
                         .values = layout_->size(),
-                        .job = job_},
+                        .job = job_,
+                        .secure_weight_max = secure_ ? secure_weight_max_ : 0},
                        *store_, clock_.now());
 }
 

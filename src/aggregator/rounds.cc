@@ -202,6 +202,7 @@ void CoordinatorImpl::begin_secure() {
   if (!task || (secure_ && secure_->task() == *task)) return;
   const auto step_time = std::clamp<std::chrono::milliseconds>(
       settings_.round_deadline / kSecureStepsInDeadline, kSecureStepMin, kSecureStepMax);
+  secure_weight_max_ = federated::secure_weight_max(settings_);
   secure_.emplace(
       *task,
       SecureRound::Options{.sum = {.id = secure_sum_name(job_, *task),

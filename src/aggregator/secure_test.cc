@@ -581,6 +581,24 @@ TEST_F(SecureMessages, KeysWithoutATrustedSignatureStopNoOtherClient) {
   EXPECT_TRUE(end.clients[0].reason.starts_with("bad_signature: ")) << end.clients[0].reason;
 }
 
+TEST_F(SecureMessages, ChangedWeightLimitAppliesFromTheNextRoundOn) {
+  sample_.settings.rounds = 2;
+  sample_.settings.bounds.weight_max = 100;
+  open_round();
+  const std::string name = sample_.clients()[0];
+  const Json before = task(name);
+  EXPECT_EQ(before["secure"]["weightMax"].as_double(), 100);
+  federated::Settings changed = sample_.settings;
+  changed.bounds.weight_max = 20;
+  ASSERT_TRUE(job_->update_settings(changed).ok());
+  // A client that asks later must weigh like one that asked before.
+  const Json after = task(name);
+  EXPECT_EQ(after["id"].as_string(), before["id"].as_string());
+  EXPECT_EQ(after["secure"]["weightMax"].as_double(), 100);
+  start_clients();
+  EXPECT_EQ(finished().reason, "Complete");
+}
+
 TEST_F(SecureMessages, RoundIsRepeatedIfHalfOfTheNeighboursRevealNothing) {
   open_round();
   std::vector<std::unique_ptr<ByHand>> silent;
