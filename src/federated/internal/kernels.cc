@@ -178,6 +178,10 @@ VARDA_KERNEL_BODY double squared_distance_body(const double* a, const float* b, 
   return total(lanes);
 }
 
+// Four streams beside the sum are too many for the prefetching of some processors. The distance is
+// the work of about a microsecond.
+constexpr std::size_t kAhead = 1024, kAheadStep = 64;
+
 VARDA_KERNEL_BODY void add_scaled_body(double* __restrict sum, const float* __restrict in,
                                        double factor, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) sum[i] += factor * in[i];
@@ -190,8 +194,13 @@ VARDA_KERNEL_BODY void add_scaled_4_body(double* __restrict sum, const float* co
   const float* __restrict c = in[2];
   const float* __restrict d = in[3];
   const double fa = factor[0], fb = factor[1], fc = factor[2], fd = factor[3];
-  for (std::size_t i = 0; i < n; ++i)
-    sum[i] = (((sum[i] + fa * a[i]) + fb * b[i]) + fc * c[i]) + fd * d[i];
+  std::size_t i = 0;
+  for (; i + kAheadStep <= n; i += kAheadStep) {
+    for (const float* const stream : {a, b, c, d}) prefetch(stream + i + kAhead, kAheadStep);
+    for (std::size_t k = i; k < i + kAheadStep; ++k)
+      sum[k] = (((sum[k] + fa * a[k]) + fb * b[k]) + fc * c[k]) + fd * d[k];
+  }
+  for (; i < n; ++i) sum[i] = (((sum[i] + fa * a[i]) + fb * b[i]) + fc * c[i]) + fd * d[i];
 }
 
 VARDA_KERNEL_BODY void to_double_body(const float* __restrict in, double* __restrict out,
@@ -315,22 +324,19 @@ VARDA_KERNEL_BODY void vector_mean_near_median(const float* rows, std::size_t n,
   using Places = typename Vector<kBytes>::Places;
   Doubles median, low, high;
   vector_mean<kBytes>(rows, (n - 1) / 2, n / 2 + 1, median);
-  // Sorted values closest to the median are neighbours. The best window has the smallest greatest
-  // distance; of equal windows the first.
-  Doubles best = Doubles{} + HUGE_VAL;
-  Places start = {};
-  for (std::size_t row = 0; row + count <= n; ++row) {
+  // Sorted values closest to the median are neighbours. The window of `count` rows moves up while
+  // the row above it is closer than the lowest row in it. It ends on a row of the median.
+  const std::size_t from = near_median_from(n, count), to = near_median_to(n, count);
+  Places start = Places{} + static_cast<std::int64_t>(from);
+  for (std::size_t row = from; row + count < to; ++row) {
     load_doubles<kBytes>(rows + row * kColumns, low);
-    load_doubles<kBytes>(rows + (row + count - 1) * kColumns, high);
-    const Doubles below = median - low, above = high - median;
-    const Doubles distance = below > above ? below : above;
-    const Places better = distance < best;
-    start = better ? Places{} + static_cast<std::int64_t>(row) : start;
-    best = better ? distance : best;
+    load_doubles<kBytes>(rows + (row + count) * kColumns, high);
+    const Places moves = median - low > high - median;  // -1: true, for rows from `from` on
+    start -= moves;
   }
   Doubles sum = {}, value;
   const Doubles zero = {};
-  for (std::size_t row = 0; row < n; ++row) {
+  for (std::size_t row = from; row < to; ++row) {
     load_doubles<kBytes>(rows + row * kColumns, value);
     const Places place = static_cast<std::int64_t>(row) - start;
     const Places inside = (place >= 0) & (place < static_cast<std::int64_t>(count));
