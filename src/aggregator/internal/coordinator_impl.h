@@ -52,7 +52,7 @@ class CoordinatorImpl final : public Coordinator {
   Verdict judge(const std::string& client, std::string_view task, const Sha256& digest) override
       EXCLUDES(mutex_);
   Result<Submitted> submit(const std::string& client, const std::string& task, const Sha256& digest,
-                           const os::Path& file) override;
+                           const UploadedFile& file) override;
   Result<Submitted> submit_bytes(const std::string& client, const std::string& task,
                                  std::string bytes) override;
   Status refuse(const std::string& client, const std::string& task, const Error& why) override
