@@ -178,10 +178,6 @@ VARDA_KERNEL_BODY double squared_distance_body(const double* a, const float* b, 
   return total(lanes);
 }
 
-// Four streams beside the sum are too many for the prefetching of some processors. The distance is
-// the work of about a microsecond.
-constexpr std::size_t kAhead = 1024, kAheadStep = 64;
-
 VARDA_KERNEL_BODY void add_scaled_body(double* __restrict sum, const float* __restrict in,
                                        double factor, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) sum[i] += factor * in[i];
@@ -194,13 +190,8 @@ VARDA_KERNEL_BODY void add_scaled_4_body(double* __restrict sum, const float* co
   const float* __restrict c = in[2];
   const float* __restrict d = in[3];
   const double fa = factor[0], fb = factor[1], fc = factor[2], fd = factor[3];
-  std::size_t i = 0;
-  for (; i + kAheadStep <= n; i += kAheadStep) {
-    for (const float* const stream : {a, b, c, d}) prefetch(stream + i + kAhead, kAheadStep);
-    for (std::size_t k = i; k < i + kAheadStep; ++k)
-      sum[k] = (((sum[k] + fa * a[k]) + fb * b[k]) + fc * c[k]) + fd * d[k];
-  }
-  for (; i < n; ++i) sum[i] = (((sum[i] + fa * a[i]) + fb * b[i]) + fc * c[i]) + fd * d[i];
+  for (std::size_t i = 0; i < n; ++i)
+    sum[i] = (((sum[i] + fa * a[i]) + fb * b[i]) + fc * c[i]) + fd * d[i];
 }
 
 VARDA_KERNEL_BODY void to_double_body(const float* __restrict in, double* __restrict out,
