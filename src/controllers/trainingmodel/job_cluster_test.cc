@@ -257,6 +257,20 @@ TEST_F(JobInACluster, SecondPodIsASecondAttempt) {
   EXPECT_EQ(get(kRun).at("status/failed").as_integer(), 1);
 }
 
+TEST_F(JobInACluster, RestartOfTheAgentIsNoAttemptOfTheTrainer) {
+  start_job();
+  run_pod("digits-5-a");
+  patch_status(kPods + "/digits-5-a",
+               "{containerStatuses: [{name: trainer, restartCount: 1, state: {running: {}}}, "
+               "{name: varda-agent, restartCount: 7, state: {waiting: {reason: "
+               "CrashLoopBackOff}}, lastState: {terminated: {exitCode: 2}}}]}");
+  ASSERT_TRUE(eventually([&] { return get(kRun).at("status/attempts").as_integer() > 1; }));
+  ASSERT_TRUE(becomes_idle());
+  EXPECT_EQ(get(kRun).at("status/attempts").as_integer(), 2);
+  EXPECT_EQ(get(kRun).at("status/failed").as_integer(), 1);
+  EXPECT_NE(phase(), "Failed") << api_.get(kRun).text;
+}
+
 TEST_F(JobInACluster, TrainerWithoutAResultFailsTheRun) {
   start_job();
   run_pod("digits-5-a");
