@@ -314,6 +314,17 @@ bool trainer_succeeded(const api::Pod& pod) {
   return any;
 }
 
+bool waits_for_agent_only(const api::Pod& pod) {
+  if (pod.spec.restart_policy != "Never" || pod.ended() || pod.metadata.deleting()) return false;
+  bool failed = false;
+  for (const api::ContainerStatus& container : pod.status.container_statuses) {
+    if (container.name == kAgentContainer) continue;
+    if (!container.state["terminated"].is_object()) return false;
+    failed = failed || runs::failed_now(container);
+  }
+  return failed;
+}
+
 bool installs(const api::Pod& pod) {
   const auto& containers = pod.status.init_container_statuses;
   return std::any_of(containers.begin(), containers.end(),

@@ -271,6 +271,23 @@ TEST_F(JobInACluster, RestartOfTheAgentIsNoAttemptOfTheTrainer) {
   EXPECT_NE(phase(), "Failed") << api_.get(kRun).text;
 }
 
+TEST_F(JobInACluster, FailedTrainerThatMayNotRestartGetsAnotherPod) {
+  add_inputs();
+  post(kTrainingModels,
+       "{apiVersion: ai.kubeedge.io/v1alpha1, kind: TrainingModel, metadata: {name: digits-5}, "
+       "spec: {modelName: digits, deployToLayer: cloud, workerSpec: {restartPolicy: Never, "
+       "containers: [{name: trainer, image: 'train:1'}]}}}");
+  ASSERT_TRUE(eventually([&] { return exists(kJob) && worker().is_object(); }))
+      << api_.get(kRun).text;
+  run_pod("digits-5-a");
+  patch_status(kPods + "/digits-5-a",
+               "{containerStatuses: [{name: trainer, restartCount: 0, state: {terminated: "
+               "{exitCode: 1}}}, {name: varda-agent, restartCount: 0, state: {running: {}}}]}");
+  // The first replacement waits for 5 s.
+  EXPECT_TRUE(eventually([&] { return !exists(kPods + "/digits-5-a"); })) << api_.get(kRun).text;
+  EXPECT_EQ(get(kRun).at("status/failed").as_integer(), 1);
+}
+
 TEST_F(JobInACluster, TrainerWithoutAResultFailsTheRun) {
   start_job();
   run_pod("digits-5-a");

@@ -217,6 +217,8 @@ class Planner {
     }
     out_.pods = Pods::kLeave;
     if (reported) return;
+    for (const PodPtr& pod : world_.pods)
+      if (waits_for_agent_only(*pod)) out_.failed.push_back(pod);
     Worker worker = placed_worker(training_, out_.node);
     complete(worker);
     if (out_.problem) return;
