@@ -319,6 +319,31 @@ TEST_F(JobInACluster, ForbiddenSecretIsAReasonWithTheRemedy) {
   EXPECT_TRUE(eventually([&] { return exists(kJob); })) << api_.get(kRun).text;
 }
 
+TEST_F(JobInACluster, NodeNameEndsTheJobBeforeTheNewTrainerStarts) {
+  add_node("cloud0", "{edgeai.io/layer: cloud}");
+  add_agent("cloud0");
+  post(kTrainingModels,
+       "{apiVersion: ai.kubeedge.io/v1alpha1, kind: TrainingModel, metadata: {name: digits-5}, "
+       "spec: {modelName: digits, deployToLayer: cloud, image: 'train:1'}}");
+  ASSERT_TRUE(eventually([&] { return exists(kJob) && worker().is_object(); }))
+      << api_.get(kRun).text;
+  run_pod("digits-5-a");
+  patch(kPods + "/digits-5-a", "{metadata: {finalizers: [test.example/hold]}}");
+  ASSERT_TRUE(becomes_idle());
+  const std::string node = edge_node();
+  patch(kRun, "{spec: {nodeName: cloud0}}");
+  EXPECT_TRUE(eventually([&] { return !exists(node) && !exists(kJob); })) << api_.get(node).text;
+  ASSERT_TRUE(eventually([&] { return reason() == "JobReplaced"; })) << api_.get(kRun).text;
+  ASSERT_TRUE(becomes_idle());
+  EXPECT_EQ(get(kPods)["items"].size(), 1u) << "the former trainer still runs";
+  patch(kPods + "/digits-5-a", "{metadata: {finalizers: null}}");
+  EXPECT_TRUE(eventually([&] {
+    const Json pods = get(kPods);
+    return pods["items"].size() == 1 &&
+           pods.at("items/0/metadata/name").as_string() != "digits-5-a";
+  })) << api_.get(kPods).text;
+}
+
 TEST_F(JobInACluster, DatasetOfANodeIsAReason) {
   add_inputs();
   add_run();

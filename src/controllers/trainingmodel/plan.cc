@@ -186,6 +186,10 @@ class Planner {
   void choose_pods(bool reported) {
     const api::TrainingModelStatus& status = training_.status;
     if (out_.is_job) return choose_job(reported);
+    if (!status.ended() && (world_.job != nullptr || world_.job_pod != nullptr)) {
+      // converge() removes the Job. Two trainers of a run would write the same Model.
+      return fail("JobReplaced", "the Job of the former spec ends");
+    }
     if (status.ended()) {
       return remove(
           runs::pods_to_remove(world_.pods, status.conditions, status.completion_time, now_));

@@ -226,11 +226,14 @@ TrainingWorld TrainingReconciler::look(const TrainingModel& training) const {
                                                caches_.of<api::SednaDataset>().get({ns, name})});
   }
   world.pods = caches_.of<api::Pod>().owned_by(training.metadata.uid);
+  for (const auto& job : caches_.of<api::Job>().owned_by(training.metadata.uid))
+    if (job->metadata.name == training.metadata.name) world.job = job;
   if (is_job) {
-    const auto jobs = caches_.of<api::Job>().owned_by(training.metadata.uid);
-    for (const auto& job : jobs)
-      if (job->metadata.name == training.metadata.name) world.job = job;
     if (world.job != nullptr) world.pods = caches_.of<api::Pod>().owned_by(world.job->metadata.uid);
+  } else if (const auto pod = caches_.of<api::Pod>().get({ns, training.status.pod});
+             pod != nullptr && pod->metadata.uid == training.status.pod_uid && !pod->ended()) {
+    const meta::OwnerReference* owner = pod->metadata.controller();
+    if (owner != nullptr && owner->kind == api::Job::resource().kind) world.job_pod = pod;
   }
   world.output = caches_.of<api::Model>().get({ns, training.spec.model_name});
   return world;
@@ -280,9 +283,8 @@ Result<runtime::Action> TrainingReconciler::reconcile(const Context& ctx,
   TrainingPlan wanted = plan(training, world, options_, now);
   Status converged;
   bool refused = false, no_gateway = false;
-  if (wanted.is_job)
-    TRY_VOID(remove_nodes(ctx, training.metadata.key(),
-                          training.status.ended() ? nullptr : &training, writer));
+  TRY_VOID(remove_nodes(ctx, training.metadata.key(),
+                        wanted.is_job && !training.status.ended() ? &training : nullptr, writer));
   if (wanted.make_node) {
     const Result<bool> made = make_node(ctx, training, writer);
     if (!made.ok() && made.error().code() == Code::kForbidden) {
