@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "codec/digest.h"
-#include "controllers/runs/attempts.h"
+#include "controllers/runs/runs.h"
 #include "controllers/trainingmodel/plan.h"
 #include "hosting/labels.h"
 #include "runtime/last_applied.h"
