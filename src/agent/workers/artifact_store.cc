@@ -261,6 +261,44 @@ void ArtifactStore::set_owners(const std::vector<ArtifactOwner>& owners) {
   notify();
 }
 
+void ArtifactStore::adopt(const std::string& key, const std::string& uid, const Json& uploaded) {
+  const MutexLock writing(writing_);
+  Record record;
+  {
+    const MutexLock lock(mutex_);
+    if (!loaded_ || !owners_ ||
+        std::none_of(owners_->begin(), owners_->end(),
+                     [&](const ArtifactOwner& one) { return one.key == key && one.uid == uid; }))
+      return;
+    if (const auto found = records_.find(key); found != records_.end() && found->second.uid == uid)
+      record = found->second;
+  }
+  record.uid = uid;
+  const std::size_t before = record.artifacts.size();
+  for (const auto& [name, entry] : uploaded.as_object()) {
+    const bool present = std::any_of(record.artifacts.begin(), record.artifacts.end(),
+                                     [&](const Artifact& one) { return one.name == name; });
+    if (present || record.artifacts.size() >= kArtifactsMax) continue;
+    Json item = entry;
+    item.set("name", name);
+    auto artifact = read_artifact(item);
+    if (!artifact || artifact->state != Artifact::kUploaded) continue;
+    artifact->file.clear();
+    artifact->upload.clear();
+    artifact->reason.clear();
+    record.artifacts.push_back(std::move(*artifact));
+  }
+  if (record.artifacts.size() == before) return;
+  // In memory in any case, since the worker's results are there, too.
+  if (const Status written = put(key, record); !written.ok())
+    log::warn("artifact record not written", {{"worker", key}, {"error", written.error()}});
+  {
+    const MutexLock lock(mutex_);
+    records_[key] = std::move(record);
+  }
+  notify();
+}
+
 const Artifact* ArtifactStore::find_locked(const std::string& key, const std::string& uid,
                                            const std::string& name) const {
   const auto record = records_.find(key);

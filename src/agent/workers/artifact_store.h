@@ -76,6 +76,10 @@ class ArtifactStore {
   /// Drops the files and records of all other workers. Retries waiting uploads at once.
   void set_owners(const std::vector<ArtifactOwner>& owners);
 
+  /// Restores uploaded files of a worker in the list, {NAME: {sha256, bytes, state}}, from a report
+  /// that an earlier disk of the node made. Present files stay.
+  void adopt(const std::string& key, const std::string& uid, const codec::Json& uploaded);
+
   class Upload {
    public:
     virtual ~Upload() = default;

@@ -104,6 +104,33 @@ std::string check(CrashingFileSystem& fs, core::StateStore& records, const Ackno
   return "";
 }
 
+TEST(ArtifactStore, UploadedFileOfAFormerDiskIsAdopted) {
+  const auto fs = new_disk();
+  const auto records = core::StateStore::in_memory();
+  const std::string sha256 = Sha256::of(kWeights).hex();
+  Json reported = Json::object();
+  reported.set(
+      "weights",
+      Json::object({{"sha256", sha256}, {"bytes", 9000}, {"sent", 9000}, {"state", "Uploaded"}}));
+  reported.set("broken", Json::object({{"sha256", "?"}, {"state", "Uploaded"}}));
+  {
+    Node node(*fs, *records);
+    ASSERT_TRUE(node.start().ok());
+    node.store.adopt(kOwner.key, "another", reported);
+    EXPECT_EQ(node.store.report(kOwner.key, "another"), Json::object());
+    ASSERT_TRUE(hand_over(node.store, "log", kLog).ok());
+    reported.set("log", Json::object({{"sha256", sha256}, {"state", "Uploaded"}}));
+    node.store.adopt(kOwner.key, kOwner.uid, reported);
+    EXPECT_EQ(node.store.find(kOwner, "log")->sha256, Sha256::of(kLog)) << "present files stay";
+    EXPECT_EQ(node.store.take()->artifact.name, "log") << "nothing else is sent";
+  }
+  Node node(*fs, *records);
+  ASSERT_TRUE(node.start().ok());
+  const Json report = node.store.report(kOwner.key, kOwner.uid);
+  EXPECT_EQ(report["weights"], reported["weights"]);
+  EXPECT_EQ(report.size(), 2u);
+}
+
 TEST(ArtifactStore, FileIsAcceptedWithItsDigest) {
   const auto fs = new_disk();
   const auto records = core::StateStore::in_memory();

@@ -118,13 +118,17 @@ void Manager::apply_work_list() {
   }
 
   std::vector<Call> calls;
+  std::vector<Adopted> adopted;
   {
     const MutexLock lock(mutex_);
     if (desired) calls = replace_workers(std::move(*desired), std::move(records));
-    adopt_live(live_is_new);
+    adopted = adopt_live(live_is_new);
   }
   for (const Call& call : calls) call();
   if (desired) give_owners();
+  if (options_.artifacts != nullptr) {
+    for (const Adopted& one : adopted) options_.artifacts->adopt(one.key, one.uid, one.files);
+  }
   if (desired) give_streams();
 }
 
@@ -201,17 +205,20 @@ std::vector<Manager::Call> Manager::replace_workers(core::WorkList list,
   return calls;
 }
 
-void Manager::adopt_live(bool is_new) {
-  if (!live_) return;
+std::vector<Manager::Adopted> Manager::adopt_live(bool is_new) {
+  std::vector<Adopted> out;
+  if (!live_) return out;
   for (auto& [key, worker] : workers_) {
     const auto before = worker.state.sequence();
     if (before && !is_new) continue;
     const auto at = live_->find(key);
     const bool has = at != live_->end() && at->second.uid == worker.spec.uid;
     const Json report = has ? at->second.report : Json();
-    worker.state.adopt(report);
+    Json files = worker.state.adopt(report);
+    if (!files.empty()) out.push_back({key, worker.spec.uid, std::move(files)});
     if (worker.state.sequence() != before) changed(worker);
   }
+  return out;
 }
 
 void Manager::make_tokens() {

@@ -143,7 +143,12 @@ class Manager final : public core::NodeComponent {
   void note_change() REQUIRES(mutex_);
   void submit(Unwritten one);
   /// Restores missing state from live_: for all workers if it is new, else for new workers.
-  void adopt_live(bool is_new) REQUIRES(mutex_);
+  /// Returns the uploaded files of the restored results.
+  struct Adopted {
+    std::string key, uid;
+    codec::Json files;
+  };
+  std::vector<Adopted> adopt_live(bool is_new) REQUIRES(mutex_);
   static Assignment assignment_of(const Worker& worker);
   static Status apply(const Unwritten& one, const std::string& time, State& state, bool& updated);
 

@@ -177,6 +177,47 @@ class Workers : public ::testing::Test {
   int times_published = 0;
 };
 
+// The second pod of a Job has an empty disk, and the EdgeNode has the report of the first pod.
+TEST(WorkersOnAnEmptyDisk, ResultIsAdoptedOnlyOnceItsFilesAreUploaded) {
+  for (const std::string state : {"Uploading", "Uploaded"}) {
+    ManualClock clock;
+    os::testing::MemoryFileSystem fs;
+    CHECK(fs.make_directories("/data", 0700).ok());
+    const auto disk = core::StateStore::in_memory();
+    const std::unique_ptr<Rng> rng = seeded_rng(1);
+    ArtifactStore files({.root = "/data/uploads", .boot = "1", .clock = &clock}, fs, *disk);
+    ASSERT_TRUE(files.load().ok());
+    Manager manager({.directory = "/data/workers", .clock = &clock, .artifacts = &files}, fs, *disk,
+                    *rng);
+    api::EdgeNodeStatus live;
+    api::EdgeWorkerReport& before = live.workers.emplace_back();
+    before.key = "default/train";
+    before.uid = "u1";
+    before.report = json(R"({"artifacts": {"model-5": {"sha256": ")" + std::string(64, 'd') +
+                         R"(", "bytes": 9, "sent": 9, "state": ")" + state +
+                         R"("}}, "results": {"final": {"time": "t", "data": )"
+                         R"({"artifact": "model-5"}}}})");
+    core::WorkList list{{"n1", 1}, {}};
+    api::EdgeWorker& worker = list.spec.workers.emplace_back();
+    worker.key = "default/train";
+    worker.uid = "u1";
+    manager.adopt(live);
+    manager.apply(list);
+    manager.load();
+    for (int i = 0; i < 100; ++i) {
+      for (const runtime::Task& task : manager.tasks())
+        if (const auto due = task.due(); due && *due <= clock.now()) task.step(kForever);
+      clock.advance(milliseconds(50));
+    }
+    api::EdgeNodeStatus now;
+    (void)manager.put_report(now, {});
+    ASSERT_EQ(now.workers.size(), 1u);
+    const Json& report = now.workers.front().report;
+    EXPECT_EQ(report["results"].contains("final"), state == "Uploaded") << state;
+    EXPECT_EQ(report["artifacts"].contains("model-5"), state == "Uploaded") << state;
+  }
+}
+
 constexpr const char* kOne =
     "[{key: default/eval, uid: j1, owner: TrainingModel/pets, assignment: {round: 1}}]";
 

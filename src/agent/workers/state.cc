@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "agent/workers/artifact_store.h"
 #include "codec/digest.h"
 
 namespace varda::agent::workers {
@@ -23,6 +24,22 @@ bool same(const Json& stored, const Json& received) {
   Json without = stored;
   if (without.is_object()) without.erase("time");
   return without == received;
+}
+
+/// Members of a result's `data` that name files of /v1/artifacts.
+constexpr const char* kFileMembers[] = {"artifact", "report", "csv"};
+
+bool is_uploaded(const Json& entry) { return entry["state"].as_string() == Artifact::kUploaded; }
+
+/// True: the disk with the only copy of the result's file is lost. A missing report only makes the
+/// result poorer, and `report` may be any text of a user's worker.
+bool has_lost_file(const Json& result, const Json& artifacts) {
+  const std::string &artifact = result.at("data/artifact").as_string(),
+                    &report = result.at("data/report").as_string();
+  const Json* entry = artifacts.find(artifact);
+  if (!artifact.empty() && (entry == nullptr || !is_uploaded(*entry))) return true;
+  entry = artifacts.find(report);
+  return !report.empty() && entry != nullptr && !is_uploaded(*entry);
 }
 
 /// Fills an object within a byte limit.
@@ -188,7 +205,8 @@ Json State::report(std::size_t bytes_max, const Json& artifacts) const {
   return out;
 }
 
-void State::adopt(const Json& report) {
+codec::Json State::adopt(const Json& report) {
+  Json files = Json::object();
   const std::int64_t server_sequence = std::max<std::int64_t>(report["sequence"].as_integer(), 0);
   if (!sequence_) {  // the disk was empty
     const auto take = [&](const char* name, Json& item) {
@@ -207,9 +225,16 @@ void State::adopt(const Json& report) {
     std::int64_t order = -static_cast<std::int64_t>(report["results"].size());
     for (const auto& [name, one] : report["results"].as_object()) {
       ++order;  // older than any local result
+      if (has_lost_file(one, report["artifacts"])) continue;
       Json body = Json::object();
       if (const Json* data = one.find("data")) body.set("data", *data);
-      results_.emplace(name, Result_{order, one["time"].as_string(), std::move(body)});
+      if (!results_.emplace(name, Result_{order, one["time"].as_string(), std::move(body)}).second)
+        continue;
+      for (const char* member : kFileMembers) {
+        const std::string& file = one["data"][member].as_string();
+        const Json* entry = report["artifacts"].find(file);
+        if (entry != nullptr && is_uploaded(*entry)) files.set(file, *entry);
+      }
     }
     if (report["models"].is_object()) published_ = digest(report["models"]);
   } else if (server_sequence > *sequence_) {
@@ -217,6 +242,7 @@ void State::adopt(const Json& report) {
         .clear();  // the disk is outdated: the server's report with that number is unknown here
   }
   sequence_ = std::max(sequence_.value_or(after_), server_sequence);
+  return files;
 }
 
 bool State::pass_on(const Json& report) {

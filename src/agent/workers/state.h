@@ -54,8 +54,10 @@ class State {
   /// yet.
   std::optional<std::int64_t> sequence() const { return sequence_; }
   /// Restores missing items from the server's report, for example after a disk loss. Existing items
-  /// stay.
-  void adopt(const codec::Json& report);
+  /// stay. A result is left out if its file was lost before the upload: the worker makes it again,
+  /// perhaps with other bytes. Returns the uploaded files of the restored results:
+  /// {NAME: {sha256, bytes, state}}.
+  codec::Json adopt(const codec::Json& report);
   /// Call before forwarding `report`. True: its `models` differ from the last forwarded ones, so
   /// the number has increased. Persist it before forwarding.
   bool pass_on(const codec::Json& report);

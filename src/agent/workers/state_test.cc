@@ -226,6 +226,29 @@ TEST(WorkerState, LostStateIsAdoptedFromServer) {
   EXPECT_EQ(state.sequence(), 2);
 }
 
+TEST(WorkerState, ResultIsAdoptedOnlyWithItsFilesUploaded) {
+  const auto adopted = [](const std::string& artifacts, const std::string& data) {
+    State state("u1");
+    const Json files = state.adopt(json(R"({"sequence": 3, "artifacts": {)" + artifacts +
+                                        R"(}, "results": {"final": {"time": "t", "data": {)" +
+                                        data + R"(}}, "notes": {"time": "t"}}})"));
+    EXPECT_TRUE(state.report(1 << 20).at("results").contains("notes"));
+    return std::pair(state.report(1 << 20).at("results").contains("final"), files);
+  };
+  const std::string uploaded = R"("m": {"sha256": "d", "bytes": 9, "state": "Uploaded"})",
+                    sent = R"("m": {"sha256": "d", "bytes": 9, "state": "Uploading"})",
+                    report = R"("r": {"sha256": "e", "bytes": 1, "state": "Waiting"})";
+  EXPECT_FALSE(adopted(sent, R"("artifact": "m")").first);
+  EXPECT_FALSE(adopted("", R"("artifact": "m")").first);
+  EXPECT_FALSE(adopted(uploaded + "," + report, R"("artifact": "m", "report": "r")").first);
+  EXPECT_TRUE(adopted("", R"("report": "all well")").first) << "text of a user's worker";
+  const auto [kept, files] = adopted(uploaded + "," + report, R"("artifact": "m")");
+  EXPECT_TRUE(kept);
+  EXPECT_EQ(files, json("{" + uploaded + "}"));
+  // The worker makes both files again, perhaps with other bytes.
+  EXPECT_TRUE(adopted(sent, R"("artifact": "m")").second.empty());
+}
+
 TEST(WorkerState, RestoredOldStateGetsHigherSequence) {
   State state("u1");  // a restored disk
   state.adopt(Json());

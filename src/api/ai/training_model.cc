@@ -271,13 +271,12 @@ void TrainingOutput::describe(Type<TrainingOutput>& t) {
       .length(0, 2048)
       .pattern(kBucketUrl);
   t.field("credentials", &O::credentials,
-          "The Secret with the access key for url. Only the node of the run gets it.");
+          "The Secret with the access key for url. Only the node of the run gets it. Without url: "
+          "the Secret with which nodes read the result from the registry. Either becomes the "
+          "credentialName of the Model.");
   t.keep_unknown(&O::unknown);
   t.rule(rules::matches_when_set("version", kVersionPattern, kVersionForbidden, kVersionExpected));
   t.rule(result_has_one_place());
-  t.rule(rules::unless_any_set(
-      {{"url"}}, rules::forbidden_with({"credentials", Shape::kObject},
-                                       {{"credentials", Shape::kObject}}, "needs url")));
 }
 
 void TrainingCheckpoint::describe(Type<TrainingCheckpoint>& t) {

@@ -69,7 +69,7 @@ struct TrainingOutput {
   std::string version;  // "": the first digits of the digest
   bool registry = true;
   std::string url;                              // s3://BUCKET/PREFIX, with registry false
-  std::optional<ModelCredentials> credentials;  // for url
+  std::optional<ModelCredentials> credentials;  // for url, or for readers of the registry
   Json unknown;
   static void describe(Type<TrainingOutput>& t);
 };

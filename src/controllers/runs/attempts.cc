@@ -28,6 +28,7 @@ void count_attempts(const api::Pod& pod, Attempts out) {
   const bool stays = !pod.metadata.deleting();
   std::int64_t starts = 0, failures = 0;
   for (const api::ContainerStatus& container : pod.status.container_statuses) {
+    if (container.name == kAgentContainer) continue;
     const std::int64_t restarts = std::max<std::int64_t>(container.restart_count, 0);
     starts = std::max(starts, has_started(container) ? restarts + 1 : 0);
     failures = std::max(failures, restarts + (stays && failed_now(container) ? 1 : 0));
@@ -52,8 +53,9 @@ bool ended_for_good(const api::Pod& pod) {
   const auto& containers = pod.status.container_statuses;
   return std::any_of(containers.begin(), containers.end(), [](const auto& container) {
     const auto code = [](const Json& ended) { return ended["exitCode"].as_integer(-1); };
-    return code(container.state["terminated"]) == kPermanentExit ||
-           (failed_now(container) && code(container.last_state["terminated"]) == kPermanentExit);
+    return container.name != kAgentContainer &&
+           (code(container.state["terminated"]) == kPermanentExit ||
+            (failed_now(container) && code(container.last_state["terminated"]) == kPermanentExit));
   });
 }
 

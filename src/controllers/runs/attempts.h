@@ -9,6 +9,9 @@
 
 namespace varda::controllers::runs {
 
+/// Container with the agent in the pod of a Job. A restart of the agent is no attempt of the run.
+inline constexpr const char* kAgentContainer = "varda-agent";
+
 /// The members of a status that count attempts. Borrows them.
 struct Attempts {
   std::string& pod;

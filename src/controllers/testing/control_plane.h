@@ -57,7 +57,8 @@ class ControlPlane : public ::testing::Test {
 
   /// Starts an operator without earlier state.
   void start() {
-    manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
+    manager_ = std::make_unique<runtime::Manager>(
+        operator_client_ != nullptr ? *operator_client_ : client_, runtime::Manager::Options{});
     hosting::Options options;
     options.node_port_host = "127.0.0.1";
     options.registry_url = "http://registry:8092";
@@ -143,6 +144,7 @@ class ControlPlane : public ::testing::Test {
   kube::Client client_;
   hosting::FileDigestReader file_digests_;    // of the next start()
   std::optional<hosting::ClusterJobs> jobs_;  // likewise
+  kube::Client* operator_client_ = nullptr;   // likewise; null: client_
   std::unique_ptr<Controllers> controllers_;
   std::unique_ptr<runtime::Manager> manager_;
   std::jthread thread_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "codec/digest.h"
+#include "controllers/runs/runs.h"
 #include "controllers/trainingmodel/plan.h"
 #include "hosting/labels.h"
 #include "runtime/last_applied.h"
@@ -15,13 +16,13 @@ namespace varda::controllers::trainingmodel {
 namespace {
 
 using api::TrainingModel;
+using runs::kAgentContainer;
 
 constexpr std::string_view kDataDirectory = "/var/lib/varda";
 constexpr std::string_view kTokenMount = "/var/run/varda/join";
 constexpr const char* kNodeVolume = "varda-node";
 constexpr const char* kTokenVolume = "varda-join";
 constexpr const char* kInstallContainer = "varda-agent-install";
-constexpr const char* kAgentContainer = "varda-agent";
 constexpr std::string_view kTokenIdAnnotation = "edgeai.io/job-token-id";
 constexpr std::int64_t kOurUser = 65532;       // of our images
 constexpr std::int64_t kTokenFileMode = 0440;  // the agent reads it as the pod's group
@@ -311,6 +312,17 @@ bool trainer_succeeded(const api::Pod& pod) {
     any = true;
   }
   return any;
+}
+
+bool waits_for_agent_only(const api::Pod& pod) {
+  if (pod.spec.restart_policy != "Never" || pod.ended() || pod.metadata.deleting()) return false;
+  bool failed = false;
+  for (const api::ContainerStatus& container : pod.status.container_statuses) {
+    if (container.name == kAgentContainer) continue;
+    if (!container.state["terminated"].is_object()) return false;
+    failed = failed || runs::failed_now(container);
+  }
+  return failed;
 }
 
 bool installs(const api::Pod& pod) {

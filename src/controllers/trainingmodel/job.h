@@ -69,6 +69,9 @@ workers::PodPtr newest(const std::vector<workers::PodPtr>& pods);
 std::optional<hosting::Problem> job_failure(const api::Job& job);
 /// True: all containers but the agent have ended with success.
 bool trainer_succeeded(const api::Pod& pod);
+/// True: the trainer failed and never restarts, so the pod would be Failed without the agent. The
+/// agent ends with the run only, and the Job controller replaces ended pods only.
+bool waits_for_agent_only(const api::Pod& pod);
 /// True: an init container runs. The agent installs the files.
 bool installs(const api::Pod& pod);
 

@@ -32,15 +32,31 @@ class JobInACluster : public ControlPlane {
       return hosting::AgentToken{"varda-join." + id, id, digest('a')};
     };
     jobs.create_secret = [this](const Context& ctx, const Json& secret) -> Status {
-      if (!may_create_) return Error(Code::kForbidden, "secrets is forbidden");
+      if (!may_create_) return Error(Code::kForbidden, "exceeded quota: secrets=10");
       TRY_VOID(client_.create(ctx, meta::core::secrets(), secret));
       return {};
     };
     jobs_ = std::move(jobs);
+    operator_client_ = &refusable_;
     start();
   }
   ~JobInACluster() override { stop(); }  // before the members that the operator uses
 
+  /// The operator's requests. The test may refuse the creation of EdgeNodes.
+  net::Handler refusing() {
+    return [this, server = api_.server().handler_as({"operator", {"system:masters"}})](
+               net::Request request, net::Responder respond) {
+      if (!refusing_ || request.method != "POST" || request.path() != kEdgeNodes)
+        return server(std::move(request), std::move(respond));
+      ++refused_;
+      net::Response response;
+      response.status = 403;
+      response.headers.add("Content-Type", "application/json");
+      response.body = R"({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, )"
+                      R"("reason": "Forbidden", "message": "no EdgeNodes today"})";
+      respond(std::move(response));
+    };
+  }
   void add_inputs() {
     post(kEdgeaiModels,
          "{apiVersion: edgeai.io/v1alpha1, kind: Model, metadata: {name: digits}, spec: {format: "
@@ -75,6 +91,12 @@ class JobInACluster : public ControlPlane {
     const Json run = get(kRun);
     for (const Json& condition : run.at("status/conditions").as_array())
       if (condition["type"].as_string() == "Running") return condition["reason"].as_string();
+    return "";
+  }
+  std::string message() {
+    const Json run = get(kRun);
+    for (const Json& condition : run.at("status/conditions").as_array())
+      if (condition["type"].as_string() == "Running") return condition["message"].as_string();
     return "";
   }
   std::string phase() { return get(kRun).at("status/phase").as_string(); }
@@ -113,7 +135,9 @@ class JobInACluster : public ControlPlane {
   }
 
   std::atomic<int> tokens_{0};
-  std::atomic<bool> has_gateway_{true}, may_create_{true};
+  std::atomic<bool> has_gateway_{true}, may_create_{true}, refusing_{false};
+  std::atomic<int> refused_{0};
+  kube::Client refusable_{net::loopback(refusing()), {}};
 };
 
 TEST_F(JobInACluster, RunGetsAnEdgeNodeATokenAndAJob) {
@@ -257,6 +281,37 @@ TEST_F(JobInACluster, SecondPodIsASecondAttempt) {
   EXPECT_EQ(get(kRun).at("status/failed").as_integer(), 1);
 }
 
+TEST_F(JobInACluster, RestartOfTheAgentIsNoAttemptOfTheTrainer) {
+  start_job();
+  run_pod("digits-5-a");
+  patch_status(kPods + "/digits-5-a",
+               "{containerStatuses: [{name: trainer, restartCount: 1, state: {running: {}}}, "
+               "{name: varda-agent, restartCount: 7, state: {waiting: {reason: "
+               "CrashLoopBackOff}}, lastState: {terminated: {exitCode: 2}}}]}");
+  ASSERT_TRUE(eventually([&] { return get(kRun).at("status/attempts").as_integer() > 1; }));
+  ASSERT_TRUE(becomes_idle());
+  EXPECT_EQ(get(kRun).at("status/attempts").as_integer(), 2);
+  EXPECT_EQ(get(kRun).at("status/failed").as_integer(), 1);
+  EXPECT_NE(phase(), "Failed") << api_.get(kRun).text;
+}
+
+TEST_F(JobInACluster, FailedTrainerThatMayNotRestartGetsAnotherPod) {
+  add_inputs();
+  post(kTrainingModels,
+       "{apiVersion: ai.kubeedge.io/v1alpha1, kind: TrainingModel, metadata: {name: digits-5}, "
+       "spec: {modelName: digits, deployToLayer: cloud, workerSpec: {restartPolicy: Never, "
+       "containers: [{name: trainer, image: 'train:1'}]}}}");
+  ASSERT_TRUE(eventually([&] { return exists(kJob) && worker().is_object(); }))
+      << api_.get(kRun).text;
+  run_pod("digits-5-a");
+  patch_status(kPods + "/digits-5-a",
+               "{containerStatuses: [{name: trainer, restartCount: 0, state: {terminated: "
+               "{exitCode: 1}}}, {name: varda-agent, restartCount: 0, state: {running: {}}}]}");
+  // The first replacement waits for 5 s.
+  EXPECT_TRUE(eventually([&] { return !exists(kPods + "/digits-5-a"); })) << api_.get(kRun).text;
+  EXPECT_EQ(get(kRun).at("status/failed").as_integer(), 1);
+}
+
 TEST_F(JobInACluster, TrainerWithoutAResultFailsTheRun) {
   start_job();
   run_pod("digits-5-a");
@@ -282,10 +337,58 @@ TEST_F(JobInACluster, ForbiddenSecretIsAReasonWithTheRemedy) {
   add_inputs();
   add_run();
   ASSERT_TRUE(eventually([&] { return reason() == "TokenForbidden"; })) << api_.get(kRun).text;
+  EXPECT_NE(message().find("exceeded quota"), std::string::npos) << message();
+  EXPECT_NE(message().find("create rolebinding"), std::string::npos) << message();
   EXPECT_FALSE(exists(edge_node()));
   may_create_ = true;
   patch(kRun, "{metadata: {labels: {wake: up}}}");
   EXPECT_TRUE(eventually([&] { return exists(kJob); })) << api_.get(kRun).text;
+}
+
+TEST_F(JobInACluster, RefusedEdgeNodeIsAReasonAndLeavesOneSecret) {
+  add_inputs();
+  refusing_ = true;
+  add_run();
+  ASSERT_TRUE(eventually([&] { return reason() == "EdgeNodeForbidden"; })) << api_.get(kRun).text;
+  EXPECT_NE(message().find("no EdgeNodes today"), std::string::npos) << message();
+  EXPECT_EQ(message().find("rolebinding"), std::string::npos) << message();
+  for (int i = 0; i < 3; ++i) {
+    const int before = refused_;
+    patch(kRun, "{metadata: {labels: {wake: 'w" + std::to_string(i) + "'}}}");
+    ASSERT_TRUE(eventually([&] { return refused_ > before; }));
+  }
+  EXPECT_EQ(tokens_, 1);
+  EXPECT_EQ(get(kSecrets)["items"].size(), 1u) << api_.get(kSecrets).text;
+  refusing_ = false;
+  patch(kRun, "{metadata: {labels: {wake: up}}}");
+  ASSERT_TRUE(eventually([&] { return exists(kJob); })) << api_.get(kRun).text;
+  EXPECT_EQ(get(edge_node())["metadata"]["annotations"][api::kJobTokenAnnotation].as_string(),
+            "000000000001." + digest('a'));
+}
+
+TEST_F(JobInACluster, NodeNameEndsTheJobBeforeTheNewTrainerStarts) {
+  add_node("cloud0", "{edgeai.io/layer: cloud}");
+  add_agent("cloud0");
+  post(kTrainingModels,
+       "{apiVersion: ai.kubeedge.io/v1alpha1, kind: TrainingModel, metadata: {name: digits-5}, "
+       "spec: {modelName: digits, deployToLayer: cloud, image: 'train:1'}}");
+  ASSERT_TRUE(eventually([&] { return exists(kJob) && worker().is_object(); }))
+      << api_.get(kRun).text;
+  run_pod("digits-5-a");
+  patch(kPods + "/digits-5-a", "{metadata: {finalizers: [test.example/hold]}}");
+  ASSERT_TRUE(becomes_idle());
+  const std::string node = edge_node();
+  patch(kRun, "{spec: {nodeName: cloud0}}");
+  EXPECT_TRUE(eventually([&] { return !exists(node) && !exists(kJob); })) << api_.get(node).text;
+  ASSERT_TRUE(eventually([&] { return reason() == "JobReplaced"; })) << api_.get(kRun).text;
+  ASSERT_TRUE(becomes_idle());
+  EXPECT_EQ(get(kPods)["items"].size(), 1u) << "the former trainer still runs";
+  patch(kPods + "/digits-5-a", "{metadata: {finalizers: null}}");
+  EXPECT_TRUE(eventually([&] {
+    const Json pods = get(kPods);
+    return pods["items"].size() == 1 &&
+           pods.at("items/0/metadata/name").as_string() != "digits-5-a";
+  })) << api_.get(kPods).text;
 }
 
 TEST_F(JobInACluster, DatasetOfANodeIsAReason) {

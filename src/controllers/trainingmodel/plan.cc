@@ -186,6 +186,10 @@ class Planner {
   void choose_pods(bool reported) {
     const api::TrainingModelStatus& status = training_.status;
     if (out_.is_job) return choose_job(reported);
+    if (!status.ended() && (world_.job != nullptr || world_.job_pod != nullptr)) {
+      // converge() removes the Job. Two trainers of a run would write the same Model.
+      return fail("JobReplaced", "the Job of the former spec ends");
+    }
     if (status.ended()) {
       return remove(
           runs::pods_to_remove(world_.pods, status.conditions, status.completion_time, now_));
@@ -217,6 +221,8 @@ class Planner {
     }
     out_.pods = Pods::kLeave;
     if (reported) return;
+    for (const PodPtr& pod : world_.pods)
+      if (waits_for_agent_only(*pod)) out_.failed.push_back(pod);
     Worker worker = placed_worker(training_, out_.node);
     complete(worker);
     if (out_.problem) return;

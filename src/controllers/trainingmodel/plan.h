@@ -47,8 +47,9 @@ struct TrainingWorld {
   std::function<workers::EdgeNodePtr(const std::string& node)> edge_node;
   workers::ModelWorld initial;  // the objects that spec.initialModel may mean
   std::map<std::string, runs::NamedDatasets> datasets;
-  std::vector<workers::PodPtr> pods;         // of the run, or of its Job
-  JobPtr job;                                // of the run; null: none
+  std::vector<workers::PodPtr> pods;  // of the run, or of its Job
+  JobPtr job;                         // of the run; null: none
+  workers::PodPtr job_pod;            // of the former Job, if the run has a node now; null: none
   std::shared_ptr<const api::Model> output;  // named spec.modelName; null: missing
 };
 

@@ -226,26 +226,71 @@ TrainingWorld TrainingReconciler::look(const TrainingModel& training) const {
                                                caches_.of<api::SednaDataset>().get({ns, name})});
   }
   world.pods = caches_.of<api::Pod>().owned_by(training.metadata.uid);
+  for (const auto& job : caches_.of<api::Job>().owned_by(training.metadata.uid))
+    if (job->metadata.name == training.metadata.name) world.job = job;
   if (is_job) {
-    const auto jobs = caches_.of<api::Job>().owned_by(training.metadata.uid);
-    for (const auto& job : jobs)
-      if (job->metadata.name == training.metadata.name) world.job = job;
     if (world.job != nullptr) world.pods = caches_.of<api::Pod>().owned_by(world.job->metadata.uid);
+  } else if (const auto pod = caches_.of<api::Pod>().get({ns, training.status.pod});
+             pod != nullptr && pod->metadata.uid == training.status.pod_uid && !pod->ended()) {
+    const meta::OwnerReference* owner = pod->metadata.controller();
+    if (owner != nullptr && owner->kind == api::Job::resource().kind) world.job_pod = pod;
   }
   world.output = caches_.of<api::Model>().get({ns, training.spec.model_name});
   return world;
 }
 
-Result<bool> TrainingReconciler::make_node(const Context& ctx, const TrainingModel& training,
-                                           runtime::Writer& writer) const {
-  const auto token = options_.jobs->make_token();
-  if (!token) return false;
-  // The Secret first, so that a run with an EdgeNode has its token. After a crash in between, the
-  // next attempt makes another token.
-  TRY_VOID(options_.jobs->create_secret(ctx, secret_of(training, *token)));
+TrainingReconciler::NodeMade TrainingReconciler::make_node(const Context& ctx,
+                                                           const TrainingModel& training,
+                                                           runtime::Writer& writer) {
+  const ObjectKey key = training.metadata.key();
+  std::optional<hosting::AgentToken> token = pending_token(key, training.metadata.uid);
+  if (!token) {
+    token = options_.jobs->make_token();
+    if (!token)
+      return {{},
+              hosting::Problem{"GatewayMissing",
+                               "no gateway has published its authority in the ConfigMap "
+                               "varda-system/varda-gateway: the agent of a Job needs a gateway"}};
+    // The Secret first, so that a run with an EdgeNode has its token. After a crash in between, the
+    // next attempt makes another token.
+    Status made = options_.jobs->create_secret(ctx, secret_of(training, *token));
+    if (!made.ok()) {
+      std::optional<hosting::Problem> problem;
+      if (made.error().code() == Code::kForbidden)
+        problem = hosting::Problem{
+            "TokenForbidden",
+            "the API server refused the Secret with the token of the Job's agent: " +
+                made.error().message() +
+                ". If the operator lacks the right: `kubectl create rolebinding varda-cloud-jobs "
+                "-n " +
+                key.ns +
+                " --clusterrole=varda-cloud-jobs --serviceaccount=varda-operator:varda-operator`"};
+      return {std::move(made), std::move(problem)};
+    }
+    const MutexLock lock(mutex_);
+    pending_.insert_or_assign(key, PendingToken{training.metadata.uid, *token});
+  }
   const auto made = writer.create(ctx, edge_node_of(training, *token), nullptr);
-  if (!made.ok() && made.error().code() != Code::kAlreadyExists) return made.error();
-  return true;
+  if (made.ok() || made.error().code() == Code::kAlreadyExists) return {};
+  std::optional<hosting::Problem> problem;
+  if (made.error().code() == Code::kForbidden)
+    problem = hosting::Problem{
+        "EdgeNodeForbidden",
+        "the API server refused the EdgeNode of the Job's agent: " + made.error().message()};
+  return {made.error(), std::move(problem)};
+}
+
+std::optional<hosting::AgentToken> TrainingReconciler::pending_token(const ObjectKey& key,
+                                                                     const std::string& uid) {
+  const MutexLock lock(mutex_);
+  const auto found = pending_.find(key);
+  if (found == pending_.end() || found->second.uid != uid) return {};
+  return found->second.token;
+}
+
+void TrainingReconciler::forget_token(const ObjectKey& key) {
+  const MutexLock lock(mutex_);
+  pending_.erase(key);
 }
 
 Status TrainingReconciler::remove_nodes(const Context& ctx, const ObjectKey& key,
@@ -266,6 +311,7 @@ Result<runtime::Action> TrainingReconciler::on_deleted(const Context& ctx, const
                                                        runtime::Writer& writer) {
   TRY_VOID(remove_nodes(ctx, key, nullptr, writer));
   failed_pods_.forget(key);
+  forget_token(key);
   const MutexLock lock(mutex_);
   passing_.forget(key);
   return runtime::Action::await_change();
@@ -280,29 +326,17 @@ Result<runtime::Action> TrainingReconciler::reconcile(const Context& ctx,
   TrainingPlan wanted = plan(training, world, options_, now);
   Status converged;
   bool refused = false, no_gateway = false;
-  if (wanted.is_job)
-    TRY_VOID(remove_nodes(ctx, training.metadata.key(),
-                          training.status.ended() ? nullptr : &training, writer));
+  TRY_VOID(remove_nodes(ctx, training.metadata.key(),
+                        wanted.is_job && !training.status.ended() ? &training : nullptr, writer));
   if (wanted.make_node) {
-    const Result<bool> made = make_node(ctx, training, writer);
-    if (!made.ok() && made.error().code() == Code::kForbidden) {
-      refused = true;
-      wanted.problem = hosting::Problem{
-          "TokenForbidden",
-          "the operator may not create the Secret with the token of the Job's agent: `kubectl "
-          "create rolebinding varda-cloud-jobs -n " +
-              training.metadata.ns +
-              " --clusterrole=varda-cloud-jobs --serviceaccount=varda-operator:varda-operator`"};
-      converged = made.error();
-    } else if (!made.ok()) {
-      converged = made.error();
-    }
-    no_gateway = made.ok() && !*made;
-    if (no_gateway)
-      wanted.problem = hosting::Problem{
-          "GatewayMissing",
-          "no gateway has published its authority in the ConfigMap varda-system/varda-gateway: "
-          "the agent of a Job needs a gateway"};
+    NodeMade made = make_node(ctx, training, writer);
+    converged = std::move(made.status);
+    refused = !converged.ok() && made.problem.has_value();
+    no_gateway = converged.ok() && made.problem.has_value();
+    if (made.problem) wanted.problem = std::move(made.problem);
+  } else if (!wanted.is_job || training.status.ended() ||
+             world.edge_node(api::job_node_name(training.metadata.uid)) != nullptr) {
+    forget_token(training.metadata.key());
   }
   if (wanted.pods == TrainingPlan::Pods::kConverge) {
     converged = writer.converge(ctx, training, wanted.objects);

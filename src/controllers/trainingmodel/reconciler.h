@@ -2,6 +2,7 @@
 // runs give to nodes.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,9 +33,17 @@ class TrainingReconciler {
 
  private:
   TrainingWorld look(const api::TrainingModel& training) const;
-  /// Makes the EdgeNode of a Job and the Secret with its token. False: no gateway is known yet.
-  Result<bool> make_node(const Context& ctx, const api::TrainingModel& training,
-                         runtime::Writer& writer) const;
+  struct NodeMade {
+    Status status;
+    /// The reason for the user. With an ok status: no gateway is known yet.
+    std::optional<hosting::Problem> problem;
+  };
+  /// Makes the EdgeNode of a Job and the Secret with its token.
+  NodeMade make_node(const Context& ctx, const api::TrainingModel& training,
+                     runtime::Writer& writer);
+  std::optional<hosting::AgentToken> pending_token(const meta::ObjectKey& key,
+                                                   const std::string& uid);
+  void forget_token(const meta::ObjectKey& key);
   /// Removes EdgeNodes of Jobs under this key, except for that of `kept`; null: all.
   Status remove_nodes(const Context& ctx, const meta::ObjectKey& key,
                       const api::TrainingModel* kept, runtime::Writer& writer) const;
@@ -45,6 +54,12 @@ class TrainingReconciler {
   runs::FailedPods failed_pods_;
   Mutex mutex_;
   hosting::PassingProblems passing_ GUARDED_BY(mutex_);
+  /// Tokens with a Secret whose EdgeNode is not in the cache yet. A retry makes no second Secret.
+  struct PendingToken {
+    std::string uid;  // of the run
+    hosting::AgentToken token;
+  };
+  std::map<meta::ObjectKey, PendingToken> pending_ GUARDED_BY(mutex_);
 };
 
 /// The work that runs give to nodes: initial models and workers.
