@@ -115,7 +115,11 @@ Result<std::optional<NextModel::Made>> NextModel::make(
     return std::move(error).as_terminal(error.code() != Code::kCancelled &&
                                         error.code() != Code::kTimeout);
   }
-  if (state.privacy) TRY_VOID(state.privacy->spend(round.number, round.wanted, applied->whole));
+  if (state.privacy) {
+    TRY_VOID(state.privacy->spend(
+        round.number,
+        {.whole = applied->whole, .received = applied->shares.size(), .clients = round.wanted}));
+  }
   Made out;
   TRY(const std::string bytes, weights.to_safetensors());
   TRY(out.model, store_.put(bytes));
