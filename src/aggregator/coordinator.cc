@@ -90,6 +90,7 @@ Status CoordinatorImpl::prepare(const ModelFile& model, os::Path directory) {
     beside_.file = file.hex();
   }
   machine_.emplace(machine_options(initial.hex()), clock_.now());
+  end_unaffordable_round();
   return {};
 }
 
@@ -147,7 +148,7 @@ Status CoordinatorImpl::restore(const Json& state) {
     repeat_round(RoundMachine::RepeatCause::kRestarted, "the aggregator restarted");
     begin_secure();
   }
-  if (machine_->phase() == Phase::kEvaluating) end_at_budget();
+  end_unaffordable_round();
   log::info("job continues", {{"job", job_},
                               {"round", machine_->round()},
                               {"phase", to_string(machine_->phase())},
@@ -432,6 +433,7 @@ Status CoordinatorImpl::update_settings(const Settings& settings) {
   settings_ = wanted;
   machine_->use_settings(wanted);
   note({.save = true, .tasks = true});
+  end_unaffordable_round();
   log::info("settings changed", {{"job", job_}});
   return {};
 }

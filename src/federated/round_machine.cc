@@ -18,7 +18,7 @@ using codec::Json;
 using Phase = RoundMachine::Phase;
 
 constexpr std::size_t kReasonBytesMax = 512;
-constexpr std::size_t kTaskSuffix = 8;         // hex digits
+constexpr std::size_t kTaskSuffix = 8;  // hex digits
 /// A silent client may be slower than the others, or busy with another task.
 constexpr std::chrono::seconds kEvaluationGraceMin{5};
 constexpr std::int64_t kRememberedRounds = 2;  // synchronous: for clients that lost an answer
@@ -343,6 +343,12 @@ void RoundMachine::end_after_round(const std::string& reason, const std::string&
   last_round_ = round_;
   last_reason_ = reason;
   last_message_ = message;
+}
+
+Step RoundMachine::end(const std::string& reason, const std::string& message, SteadyTime now) {
+  advance(now);
+  if (phase_ == Phase::kFinished) return {};
+  return finish(reason, message, /*failed=*/history_.empty());
 }
 
 Step RoundMachine::fail(const std::string& reason, const std::string& message, SteadyTime now) {

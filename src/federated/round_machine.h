@@ -163,6 +163,8 @@ class RoundMachine {
   Step repeat_round(RepeatCause cause, const std::string& why, SteadyTime now);
   /// The present round is the last one. Applies to this object only: call it again after restore().
   void end_after_round(const std::string& reason, const std::string& message);
+  /// Ends the job without the present round. A job without any round fails.
+  Step end(const std::string& reason, const std::string& message, SteadyTime now);
   /// Ends the job: the rule or the disk failed for good.
   Step fail(const std::string& reason, const std::string& message, SteadyTime now);
   Step time_passed(SteadyTime now);
