@@ -104,7 +104,10 @@ Status CoordinatorImpl::restore(const Json& state) {
     return Error(Code::kCorrupt, "the directory belongs to the job " + job_);
   auto began = federated::parse_settings(state["settings"]);
   if (!began.ok()) return Error(Code::kCorrupt, "state.json: settings: " + began.error().message());
-  options_.settings = changed_between_rounds(*began, options_.settings);
+  // The options of a pod are those of its creation, and edits arrive with its assignment.
+  options_.settings = options_.admission == Options::Admission::kAssigned
+                          ? *began
+                          : changed_between_rounds(*began, options_.settings);
   const SteadyTime now = clock_.now();
   {
     const MutexLock lock(mutex_);

@@ -104,6 +104,28 @@ TEST_F(Jobs, RestartWithALowerBudgetReleasesNothingMore) {
   EXPECT_EQ(end.history.size(), 1U);
 }
 
+TEST_F(Jobs, RestartedPodKeepsTheEditsOfItsAssignment) {
+  using Admission = Coordinator::Options::Admission;
+  open(Admission::kAssigned);
+  federated::Settings edited = sample_.settings;
+  edited.rounds = 20;
+  ASSERT_TRUE(job_->update_settings(edited).ok());
+  work();  // saves the edit
+  open(Admission::kAssigned);
+  EXPECT_EQ(job_->snapshot().rounds, 20);
+  edited.rounds = 30;
+  ASSERT_TRUE(job_->update_settings(edited).ok());
+  EXPECT_EQ(job_->snapshot().rounds, 30);
+}
+
+TEST_F(Jobs, RestartOnADeskTakesNewSettings) {
+  open();
+  work();
+  sample_.settings.rounds = 20;
+  open();
+  EXPECT_EQ(job_->snapshot().rounds, 20);
+}
+
 }  // namespace coordinator_test
 }  // namespace
 }  // namespace varda::aggregator
