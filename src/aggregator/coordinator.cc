@@ -67,7 +67,6 @@ Status CoordinatorImpl::prepare(const ModelFile& model, os::Path directory) {
   }
   const NextModel::Needs& needs = next_model_->needs();
   check_.emplace(UpdateCheck::Options{.layout = layout_,
-                                      .norm_max = options_.settings.bounds.norm_max,
                                       .needs_loss = needs.loss,
                                       .needs_control = needs.control,
                                       .masked = options_.settings.secure.has_value()});
@@ -309,9 +308,7 @@ Result<Coordinator::Submitted> CoordinatorImpl::submit(const std::string& client
                                                        const Sha256& digest, const os::Path& file) {
   return accept(
       client, task, digest,
-      [&](const RoundMachine::TrainTask& train) {
-        return check_->file(fs_, file, task, Sha256::parse(train.model).value());
-      },
+      [&](const UpdateCheck::Expected& expected) { return check_->file(fs_, file, expected); },
       [&](const StoredUpdate& stored) { return store_->accept(file, stored); });
 }
 
@@ -320,9 +317,7 @@ Result<Coordinator::Submitted> CoordinatorImpl::submit_bytes(const std::string& 
                                                              std::string bytes) {
   return accept(
       client, task, Sha256::of(bytes),
-      [&](const RoundMachine::TrainTask& train) {
-        return check_->bytes(bytes, task, Sha256::parse(train.model).value());
-      },
+      [&](const UpdateCheck::Expected& expected) { return check_->bytes(bytes, expected); },
       [&](const StoredUpdate& stored) { return store_->accept_bytes(bytes, stored); });
 }
 
@@ -331,14 +326,17 @@ Result<Coordinator::Submitted> CoordinatorImpl::accept(const std::string& client
                                                        const Sha256& digest, const Check& check,
                                                        const Place& place) {
   std::optional<RoundMachine::TrainTask> train;
+  UpdateCheck::Expected expected{.task = task};
   {
     const MutexLock lock(mutex_);
+    expected.norm_max = settings_.bounds.norm_max;
     const Verdict offered = verdict(client, task, digest);
     train = machine_->train_task(task);
     if (offered != Verdict::kWanted || !train)
       return Submitted{train ? offered : Verdict::kLate, "", std::nullopt};
   }
-  const UpdateCheck::Checked checked = check(*train);
+  expected.base = Sha256::parse(train->model).value();
+  const UpdateCheck::Checked checked = check(expected);
   if (!checked.ok()) {
     const federated::Refusal& refusal = checked.error();
     if (refusal.reason == RefusalReason::kIo) return refusal.error;

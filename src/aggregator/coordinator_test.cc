@@ -126,6 +126,18 @@ TEST_F(Jobs, RestartOnADeskTakesNewSettings) {
   EXPECT_EQ(job_->snapshot().rounds, 20);
 }
 
+TEST_F(Jobs, EditedNormLimitAppliesToTheNextUpload) {
+  open();
+  const auto given = tasks();
+  sample_.settings.bounds.norm_max = 0.01;
+  ASSERT_TRUE(job_->update_settings(sample_.settings).ok());
+  const auto sent =
+      job_->submit_bytes("default/c0", given[0].id, sample_.update("default/c0", given[0]));
+  ASSERT_TRUE(sent.ok()) << sent.error();
+  EXPECT_EQ(sent->verdict, Verdict::kRefused);
+  EXPECT_EQ(sent->reason, federated::RefusalReason::kNorm);
+}
+
 }  // namespace coordinator_test
 }  // namespace
 }  // namespace varda::aggregator

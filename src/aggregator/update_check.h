@@ -1,7 +1,7 @@
 // UpdateCheck: the content of an offered update, before it counts.
 //
 //   const UpdateCheck check({.layout = layout, .masked = settings.secure.has_value()});
-//   auto checked = check.file(fs, path, task, base);
+//   auto checked = check.file(fs, path, {.task = task, .base = base});
 //   if (!checked.ok()) refuse(checked.error().reason, checked.error().error.message());
 #pragma once
 
@@ -29,19 +29,22 @@ class UpdateCheck {
  public:
   struct Options {
     federated::LayoutPointer layout;
-    double norm_max = 0;  // L2 norm; 0: no limit
     bool needs_loss = false, needs_control = false;
     bool masked = false;  // updates of secure aggregation
   };
   explicit UpdateCheck(Options options) : options_(std::move(options)) {}
 
+  /// The values of one check.
+  struct Expected {
+    std::string task;
+    codec::Sha256 base;
+    double norm_max = 0;  // L2 norm; 0: no limit. Changes between rounds.
+  };
   using Checked = Result<CheckedUpdate, federated::Refusal>;
-  Checked file(os::FileSystem& fs, const os::Path& path, const std::string& task,
-               const codec::Sha256& base) const;
-  Checked bytes(std::string bytes, const std::string& task, const codec::Sha256& base) const;
+  Checked file(os::FileSystem& fs, const os::Path& path, const Expected& expected) const;
+  Checked bytes(std::string bytes, const Expected& expected) const;
 
  private:
-  federated::UpdateLimits limits(const std::string& task, const codec::Sha256& base) const;
   Checked checked(federated::UpdateReader::Opened opened) const;
 
   const Options options_;

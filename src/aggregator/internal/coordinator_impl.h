@@ -120,7 +120,7 @@ class CoordinatorImpl final : public Coordinator {
   bool is_participant(const std::string& client) const REQUIRES(mutex_) {
     return !participants_ || participants_->contains(client);
   }
-  using Check = std::function<UpdateCheck::Checked(const RoundMachine::TrainTask&)>;
+  using Check = std::function<UpdateCheck::Checked(const UpdateCheck::Expected&)>;
   using Place = std::function<Status(const StoredUpdate&)>;
   /// `check` reads the update; `place` gives its file the name.
   Result<Submitted> accept(const std::string& client, const std::string& task, const Sha256& digest,
