@@ -404,7 +404,7 @@ Status CoordinatorImpl::evaluated(const std::string& client, std::string_view ta
                                   const Metrics& metrics) {
   {
     const MutexLock lock(mutex_);
-    note(machine_->evaluated(client, task, samples, metrics, clock_.now()));
+    note(machine_->evaluated(client, task, samples, bounded_metrics(metrics), clock_.now()));
   }
   TRY_VOID(persist());
   notify();

@@ -1,5 +1,6 @@
 #include "aggregator/coordinator.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 #include "aggregator/testing/sample_job.h"
@@ -136,6 +137,21 @@ TEST_F(Jobs, EditedNormLimitAppliesToTheNextUpload) {
   ASSERT_TRUE(sent.ok()) << sent.error();
   EXPECT_EQ(sent->verdict, Verdict::kRefused);
   EXPECT_EQ(sent->reason, federated::RefusalReason::kNorm);
+}
+
+TEST_F(Jobs, MetricsOfAnEvaluationAreFewAndShort) {
+  sample_.settings.evaluation.every = 1;
+  open();
+  train_round();
+  const auto given = tasks();
+  ASSERT_EQ(given[0].kind, federated::Task::Kind::kEvaluate);
+  federated::Metrics metrics{{std::string(65, 'a'), 1}, {"", 1}, {"a", HUGE_VAL}};
+  for (int i = 0; i < 1000; ++i) metrics.emplace("b" + std::to_string(i), i);
+  for (const std::string& client : sample_.clients())
+    ASSERT_TRUE(job_->evaluated(client, given[0].id, 1, metrics).ok());
+  const federated::Metrics means = job_->snapshot().history.at(0).evaluation;
+  EXPECT_EQ(means.size(), 64U);
+  for (const auto& [name, value] : means) EXPECT_EQ(name[0], 'b') << name;
 }
 
 }  // namespace coordinator_test

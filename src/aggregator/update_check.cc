@@ -33,14 +33,21 @@ federated::UpdateLimits limits_of(const UpdateCheck::Expected& expected) {
 
 }  // namespace
 
-Metrics bounded_metrics(const codec::Json& json) {
+Metrics bounded_metrics(const Metrics& metrics) {
   Metrics out;
-  for (const auto& [name, value] : json.as_object()) {
+  for (const auto& [name, value] : metrics) {
     if (out.size() == kMetricsMax) break;
-    if (name.empty() || name.size() > kMetricNameBytesMax || !value.is_number()) continue;
-    if (std::isfinite(value.as_double())) out.emplace(name, value.as_double());
+    if (name.empty() || name.size() > kMetricNameBytesMax || !std::isfinite(value)) continue;
+    out.emplace(name, value);
   }
   return out;
+}
+
+Metrics bounded_metrics(const codec::Json& json) {
+  Metrics numbers;
+  for (const auto& [name, value] : json.as_object())
+    if (value.is_number()) numbers.emplace(name, value.as_double());
+  return bounded_metrics(numbers);
 }
 
 UpdateCheck::Checked UpdateCheck::file(os::FileSystem& fs, const os::Path& path,

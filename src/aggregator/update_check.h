@@ -50,7 +50,8 @@ class UpdateCheck {
   const Options options_;
 };
 
-/// Small and finite, whatever a client sends.
+/// At most 64 finite metrics with names of at most 64 bytes, whatever a client sends.
+federated::Metrics bounded_metrics(const federated::Metrics& metrics);
 federated::Metrics bounded_metrics(const codec::Json& json);
 
 }  // namespace varda::aggregator

@@ -264,6 +264,7 @@ class RoundMachine {
   Step restart();
   Step close();
   Step begin_evaluation();
+  Metrics evaluation_means() const;
   Step try_end_evaluation(bool at_deadline);
   Step next();
   Step finish(std::string reason, std::string message, bool failed);

@@ -89,15 +89,19 @@ std::vector<Quarantined> quarantine(std::vector<Contribution>& contributions, co
   return out;
 }
 
+std::vector<double> capped(std::vector<double> samples, const SampleLimits& limits) {
+  double limit = limits.most > 0 ? limits.most : HUGE_VAL;
+  if (limits.factor > 0 && samples.size() >= kMedianUpdatesMin)
+    limit = std::min(limit, limits.factor * median_of(samples));
+  for (double& one : samples) one = std::min(one, limit);
+  return samples;
+}
+
 std::vector<double> capped_samples(std::span<const Contribution> contributions,
                                    const Bounds& bounds) {
   std::vector<double> out;
   for (const Contribution& c : contributions) out.push_back(static_cast<double>(c.samples));
-  double limit = bounds.weight_max > 0 ? bounds.weight_max : HUGE_VAL;
-  if (bounds.weight_factor > 0 && out.size() >= kMedianUpdatesMin)
-    limit = std::min(limit, bounds.weight_factor * median_of(out));
-  for (double& samples : out) samples = std::min(samples, limit);
-  return out;
+  return capped(std::move(out), {.factor = bounds.weight_factor, .most = bounds.weight_max});
 }
 
 }  // namespace varda::federated

@@ -19,6 +19,11 @@ struct Requirements {
 std::vector<Quarantined> quarantine(std::vector<Contribution>& contributions, const Bounds& bounds,
                                     const Requirements& requirements);
 
+/// Samples count up to `factor` times their median, and up to `most`. 0: no limit.
+struct SampleLimits {
+  double factor = 0, most = 0;
+};
+std::vector<double> capped(std::vector<double> samples, const SampleLimits& limits);
 /// The samples that count, one number for each contribution.
 std::vector<double> capped_samples(std::span<const Contribution> contributions,
                                    const Bounds& bounds);
