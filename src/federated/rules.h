@@ -44,8 +44,8 @@ double staleness_scale(std::uint64_t versions);
 struct Bounds {
   /// L2 norm of an update; longer ones are quarantined. 0: no limit.
   double norm_max = 0;
-  /// The same, as a multiple of the median norm of the round. Applies from 3 updates on. 0: no
-  /// limit.
+  /// The same, as a multiple of the median norm of the round. For a rule with needs_loss() also
+  /// the limit of losses, by their median. Applies from 3 updates on. 0: no limit.
   double norm_factor = 10;
   /// Samples count up to this multiple of the round's median. Applies from 3 updates on. 0: no
   /// limit.

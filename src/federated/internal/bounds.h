@@ -1,6 +1,7 @@
 // Limits against poisoned updates.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,8 @@ double median_of(std::vector<double> values);
 
 struct Requirements {
   bool loss = false, control = false;
+  /// The rule can compute with the loss. Asked only for losses above 0.
+  std::function<bool(const Contribution&)> usable_loss = {};
 };
 
 /// Moves the contributions that break a limit from `contributions` to the result.

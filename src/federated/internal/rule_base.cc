@@ -52,7 +52,10 @@ Result<Applied> RuleBase::apply(const Context& ctx, std::vector<Contribution> co
   TRY_VOID(check_contributions(contributions, *layout_));
   Applied out;
   out.quarantined =
-      quarantine(contributions, options.bounds, {.loss = needs_loss(), .control = needs_control()});
+      quarantine(contributions, options.bounds,
+                 {.loss = needs_loss(),
+                  .control = needs_control(),
+                  .usable_loss = [this](const Contribution& c) { return usable_loss(c); }});
   if (const std::string problem = too_few(contributions.size()); !problem.empty()) {
     out.too_few =
         problem + (out.quarantined.empty()
