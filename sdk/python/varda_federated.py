@@ -19,7 +19,7 @@ beside your program. docs/reference/federated-api.yaml is the protocol.
 A kill loses nothing that is finished: the update is on the disk before it is sent, and the next
 start continues the upload. `train` may leave out tensors that it did not change.
 """
-import hashlib, http.client, io, json, os, pathlib, random, socket, struct, sys, threading, time, urllib.parse
+import hashlib, http.client, io, json, os, pathlib, random, secrets, socket, struct, sys, threading, time, urllib.parse
 
 import numpy as np
 
@@ -173,6 +173,7 @@ class Client:
     def __init__(self, url=None, name=None, directory='.', stream=None):
         self.url = urllib.parse.urlsplit(url) if url else None
         self.stream = stream
+        self.name = name or secrets.token_hex(16)
         self.headers = {'Varda-Client': name} if name else {}
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -342,7 +343,9 @@ class Client:
             make_private(changes, settings['noise'])
         delta = {name: (change + self.residual.get(name, 0)).astype('<f4') for name, change in changes.items()}
         encoding = settings.get('encoding', 'dense')
-        arrays, seen = encode(delta, encoding, settings.get('keep', 0.01), task['train'].get('seed', 1))
+        # Rounding errors of equal seeds would add up over the clients.
+        seed = int.from_bytes(hashlib.sha256(('%s\n%s' % (task['id'], self.name)).encode()).digest()[:8], 'little')
+        arrays, seen = encode(delta, encoding, settings.get('keep', 0.01), seed)
         info = {'format': 'varda-update/1', 'task': task['id'], 'base': task['model']['sha256'],
                 'samples': str(int(samples)), 'steps': str(int(metrics.pop('steps', 0))),
                 'encoding': 'dense' if encoding in ('fp16', 'bf16') else encoding,
