@@ -311,16 +311,16 @@ class Client:
     # ---- rounds
 
     def _send_pending(self):
-        """Sends the update of an earlier start or of this task. Returns the id of its task, or ''."""
+        """Sends the update of an earlier start or of this task. Returns the id of its task, or '', and whether it counts."""
         record = self.directory / 'pending.json'
         if not record.exists():
-            return ''
+            return '', False
         task = json.loads(record.read_text())['task']
         accepted, why = self.upload(task, self.directory / 'update')
         if not accepted:
             print('update of task %s not taken: %s' % (task, why), file=sys.stderr, flush=True)
         record.unlink()
-        return task
+        return task, accepted
 
     def _keep(self, path, data):
         """Writes a file that is complete or absent after a kill."""
@@ -352,9 +352,9 @@ class Client:
                 'metrics': json.dumps({name: float(value) for name, value in metrics.items()})}
         self._keep(self.directory / 'update', write_safetensors(arrays, info))
         self._keep(self.directory / 'pending.json', json.dumps({'task': task['id']}).encode())
-        self._send_pending()
-        # The part that this encoding lost goes into the next update (error feedback).
-        self.residual = {name: delta[name] - seen[name] for name in delta} if encoding in ('int8', 'topk') else {}
+        if self._send_pending()[1]:
+            # The part that this encoding lost goes into the next update (error feedback).
+            self.residual = {name: delta[name] - seen[name] for name in delta} if encoding in ('int8', 'topk') else {}
 
     def _evaluate(self, task, evaluate):
         data = self.file(task['model']['sha256'], task['model']['bytes'])
@@ -371,7 +371,7 @@ class Client:
 
     def run(self, train, evaluate=None):
         """Takes tasks until the job ends. JobFailed: it ended without its rounds. NotSupported: it aggregates securely."""
-        after = self._send_pending()
+        after, _ = self._send_pending()
         while True:
             task = self.task(after)
             if not task:

@@ -473,7 +473,7 @@ class Federated(unittest.TestCase):
         result, _ = varda_federated.read_safetensors((work / 'out/model.safetensors').read_bytes())
         self.assertLess(float(np.abs(result['w'] - wanted).max()), 0.05)
 
-    def test_python_clients_round_by_name(self):
+    def test_python_clients_round_by_name_and_keep_the_loss_of_a_refused_update(self):
         try:
             import numpy as np
         except ImportError:
@@ -502,6 +502,14 @@ class Federated(unittest.TestCase):
             client._train(task(1), train)
         self.assertTrue(one.sent != two.sent, 'errors of equal seeds add up')
         self.assertTrue(one.sent == again.sent)
+        before = one.residual['w'].copy()
+        self.assertTrue(before.any())
+        one.accepts = False
+        one._train(task(2), train)
+        self.assertTrue(np.array_equal(one.residual['w'], before), 'the update did not count')
+        one.accepts = True
+        one._train(task(3), train)
+        self.assertFalse(np.array_equal(one.residual['w'], before))
 
 
 if __name__ == '__main__':
