@@ -51,11 +51,13 @@ Metrics bounded_metrics(const codec::Json& json) {
 }
 
 UpdateCheck::Checked UpdateCheck::file(os::FileSystem& fs, const os::Path& path,
-                                       const Expected& expected) const {
+                                       std::optional<double> norm, const Expected& expected) const {
   if (options_.masked)
     return checked_mask(federated::read_masked(fs, path, expected.task, expected.base,
                                                options_.layout->size() + federated::kMaskedTail));
-  return checked(UpdateReader::open(fs, path, options_.layout, limits_of(expected)));
+  federated::UpdateLimits wanted = limits_of(expected);
+  if (norm) wanted.checked = federated::UpdateLimits::Checked{.norm = *norm};
+  return checked(UpdateReader::open(fs, path, options_.layout, wanted));
 }
 
 UpdateCheck::Checked UpdateCheck::bytes(std::string bytes, const Expected& expected) const {

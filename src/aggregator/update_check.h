@@ -1,7 +1,7 @@
 // UpdateCheck: the content of an offered update, before it counts.
 //
 //   const UpdateCheck check({.layout = layout, .masked = settings.secure.has_value()});
-//   auto checked = check.file(fs, path, {.task = task, .base = base});
+//   auto checked = check.file(fs, path, std::nullopt, {.task = task, .base = base});
 //   if (!checked.ok()) refuse(checked.error().reason, checked.error().error.message());
 #pragma once
 
@@ -41,7 +41,9 @@ class UpdateCheck {
     double norm_max = 0;  // L2 norm; 0: no limit. Changes between rounds.
   };
   using Checked = Result<CheckedUpdate, federated::Refusal>;
-  Checked file(os::FileSystem& fs, const os::Path& path, const Expected& expected) const;
+  /// `norm`: from an UpdateScan over the bytes of the file, or nothing.
+  Checked file(os::FileSystem& fs, const os::Path& path, std::optional<double> norm,
+               const Expected& expected) const;
   Checked bytes(std::string bytes, const Expected& expected) const;
 
  private:
