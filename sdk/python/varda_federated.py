@@ -19,7 +19,7 @@ beside your program. docs/reference/federated-api.yaml is the protocol.
 A kill loses nothing that is finished: the update is on the disk before it is sent, and the next
 start continues the upload. `train` may leave out tensors that it did not change.
 """
-import hashlib, http.client, io, json, os, pathlib, random, socket, struct, sys, threading, time, urllib.parse
+import hashlib, http.client, io, json, os, pathlib, random, secrets, socket, struct, sys, threading, time, urllib.parse
 
 import numpy as np
 
@@ -173,6 +173,7 @@ class Client:
     def __init__(self, url=None, name=None, directory='.', stream=None):
         self.url = urllib.parse.urlsplit(url) if url else None
         self.stream = stream
+        self.name = name or secrets.token_hex(16)
         self.headers = {'Varda-Client': name} if name else {}
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -310,16 +311,16 @@ class Client:
     # ---- rounds
 
     def _send_pending(self):
-        """Sends the update of an earlier start or of this task. Returns the id of its task, or ''."""
+        """Sends the update of an earlier start or of this task. Returns the id of its task, or '', and whether it counts."""
         record = self.directory / 'pending.json'
         if not record.exists():
-            return ''
+            return '', False
         task = json.loads(record.read_text())['task']
         accepted, why = self.upload(task, self.directory / 'update')
         if not accepted:
             print('update of task %s not taken: %s' % (task, why), file=sys.stderr, flush=True)
         record.unlink()
-        return task
+        return task, accepted
 
     def _keep(self, path, data):
         """Writes a file that is complete or absent after a kill."""
@@ -342,16 +343,18 @@ class Client:
             make_private(changes, settings['noise'])
         delta = {name: (change + self.residual.get(name, 0)).astype('<f4') for name, change in changes.items()}
         encoding = settings.get('encoding', 'dense')
-        arrays, seen = encode(delta, encoding, settings.get('keep', 0.01), task['train'].get('seed', 1))
+        # Rounding errors of equal seeds would add up over the clients.
+        seed = int.from_bytes(hashlib.sha256(('%s\n%s' % (task['id'], self.name)).encode()).digest()[:8], 'little')
+        arrays, seen = encode(delta, encoding, settings.get('keep', 0.01), seed)
         info = {'format': 'varda-update/1', 'task': task['id'], 'base': task['model']['sha256'],
                 'samples': str(int(samples)), 'steps': str(int(metrics.pop('steps', 0))),
                 'encoding': 'dense' if encoding in ('fp16', 'bf16') else encoding,
                 'metrics': json.dumps({name: float(value) for name, value in metrics.items()})}
         self._keep(self.directory / 'update', write_safetensors(arrays, info))
         self._keep(self.directory / 'pending.json', json.dumps({'task': task['id']}).encode())
-        self._send_pending()
-        # The part that this encoding lost goes into the next update (error feedback).
-        self.residual = {name: delta[name] - seen[name] for name in delta} if encoding in ('int8', 'topk') else {}
+        if self._send_pending()[1]:
+            # The part that this encoding lost goes into the next update (error feedback).
+            self.residual = {name: delta[name] - seen[name] for name in delta} if encoding in ('int8', 'topk') else {}
 
     def _evaluate(self, task, evaluate):
         data = self.file(task['model']['sha256'], task['model']['bytes'])
@@ -368,7 +371,7 @@ class Client:
 
     def run(self, train, evaluate=None):
         """Takes tasks until the job ends. JobFailed: it ended without its rounds. NotSupported: it aggregates securely."""
-        after = self._send_pending()
+        after, _ = self._send_pending()
         while True:
             task = self.task(after)
             if not task:

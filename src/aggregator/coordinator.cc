@@ -67,7 +67,6 @@ Status CoordinatorImpl::prepare(const ModelFile& model, os::Path directory) {
   }
   const NextModel::Needs& needs = next_model_->needs();
   check_.emplace(UpdateCheck::Options{.layout = layout_,
-                                      .norm_max = options_.settings.bounds.norm_max,
                                       .needs_loss = needs.loss,
                                       .needs_control = needs.control,
                                       .masked = options_.settings.secure.has_value()});
@@ -90,6 +89,7 @@ Status CoordinatorImpl::prepare(const ModelFile& model, os::Path directory) {
     beside_.file = file.hex();
   }
   machine_.emplace(machine_options(initial.hex()), clock_.now());
+  end_unaffordable_round();
   return {};
 }
 
@@ -103,7 +103,10 @@ Status CoordinatorImpl::restore(const Json& state) {
     return Error(Code::kCorrupt, "the directory belongs to the job " + job_);
   auto began = federated::parse_settings(state["settings"]);
   if (!began.ok()) return Error(Code::kCorrupt, "state.json: settings: " + began.error().message());
-  options_.settings = changed_between_rounds(*began, options_.settings);
+  // The options of a pod are those of its creation, and edits arrive with its assignment.
+  options_.settings = options_.admission == Options::Admission::kAssigned
+                          ? *began
+                          : changed_between_rounds(*began, options_.settings);
   const SteadyTime now = clock_.now();
   {
     const MutexLock lock(mutex_);
@@ -147,7 +150,7 @@ Status CoordinatorImpl::restore(const Json& state) {
     repeat_round(RoundMachine::RepeatCause::kRestarted, "the aggregator restarted");
     begin_secure();
   }
-  if (machine_->phase() == Phase::kEvaluating) end_at_budget();
+  end_unaffordable_round();
   log::info("job continues", {{"job", job_},
                               {"round", machine_->round()},
                               {"phase", to_string(machine_->phase())},
@@ -307,8 +310,8 @@ Result<Coordinator::Submitted> CoordinatorImpl::submit(const std::string& client
                                                        const UploadedFile& file) {
   return accept(
       client, task, digest,
-      [&](const RoundMachine::TrainTask& train) {
-        return check_->file(fs_, file.path, file.norm, task, Sha256::parse(train.model).value());
+      [&](const UpdateCheck::Expected& expected) {
+        return check_->file(fs_, file.path, file.norm, expected);
       },
       [&](const StoredUpdate& stored) { return store_->accept(file.path, stored); });
 }
@@ -318,9 +321,7 @@ Result<Coordinator::Submitted> CoordinatorImpl::submit_bytes(const std::string& 
                                                              std::string bytes) {
   return accept(
       client, task, Sha256::of(bytes),
-      [&](const RoundMachine::TrainTask& train) {
-        return check_->bytes(bytes, task, Sha256::parse(train.model).value());
-      },
+      [&](const UpdateCheck::Expected& expected) { return check_->bytes(bytes, expected); },
       [&](const StoredUpdate& stored) { return store_->accept_bytes(bytes, stored); });
 }
 
@@ -329,14 +330,17 @@ Result<Coordinator::Submitted> CoordinatorImpl::accept(const std::string& client
                                                        const Sha256& digest, const Check& check,
                                                        const Place& place) {
   std::optional<RoundMachine::TrainTask> train;
+  UpdateCheck::Expected expected{.task = task};
   {
     const MutexLock lock(mutex_);
+    expected.norm_max = settings_.bounds.norm_max;
     const Verdict offered = verdict(client, task, digest);
     train = machine_->train_task(task);
     if (offered != Verdict::kWanted || !train)
       return Submitted{train ? offered : Verdict::kLate, "", std::nullopt};
   }
-  const UpdateCheck::Checked checked = check(*train);
+  expected.base = Sha256::parse(train->model).value();
+  const UpdateCheck::Checked checked = check(expected);
   if (!checked.ok()) {
     const federated::Refusal& refusal = checked.error();
     if (refusal.reason == RefusalReason::kIo) return refusal.error;
@@ -404,7 +408,7 @@ Status CoordinatorImpl::evaluated(const std::string& client, std::string_view ta
                                   const Metrics& metrics) {
   {
     const MutexLock lock(mutex_);
-    note(machine_->evaluated(client, task, samples, metrics, clock_.now()));
+    note(machine_->evaluated(client, task, samples, bounded_metrics(metrics), clock_.now()));
   }
   TRY_VOID(persist());
   notify();
@@ -434,6 +438,7 @@ Status CoordinatorImpl::update_settings(const Settings& settings) {
   settings_ = wanted;
   machine_->use_settings(wanted);
   note({.save = true, .tasks = true});
+  end_unaffordable_round();
   log::info("settings changed", {{"job", job_}});
   return {};
 }

@@ -66,7 +66,8 @@ class Coordinator {
     Duration settle = std::chrono::seconds(5);
     Duration lost_after = std::chrono::seconds(90);  // without a sign of life
     std::size_t clients_max = 10'000;
-    /// kAssigned: no client takes part before set_participants().
+    /// kAssigned: no client takes part before set_participants(), and a restarted job continues
+    /// with its saved settings until update_settings(). kOpen: `settings` apply after a restart.
     enum class Admission : std::uint8_t { kOpen, kAssigned };
     Admission admission = Admission::kOpen;
     ModelExtras extras;

@@ -30,6 +30,14 @@ Result<std::unique_ptr<FlowerRounds>> FlowerRounds::create(Coordinator& coordina
     return Error(Code::kUnsupported,
                  "Flower clients send no control variates, which SCAFFOLD needs");
   }
+  // Flower clients would send updates without noise or masks, which the job promises.
+  if (options.settings.secure)
+    return Error(Code::kUnsupported, "Flower clients send no masks, which secureAggregation needs");
+  if (options.settings.privacy &&
+      options.settings.privacy->mode == federated::PrivacyMode::kLocal) {
+    return Error(Code::kUnsupported,
+                 "Flower clients add no noise, which privacy with mode: local needs");
+  }
   if (options.order.size() != coordinator.layout()->tensors().size())
     return Error(Code::kInvalid, "the order of the weights does not name each of them once");
   return std::unique_ptr<FlowerRounds>(new FlowerRounds(coordinator, std::move(options)));

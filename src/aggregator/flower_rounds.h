@@ -31,8 +31,8 @@ class FlowerRounds final : public flower::Rounds {
     federated::Settings settings;    // for the dictionary `config` of clients
     Duration sign_of_life = std::chrono::seconds(20);  // well below Coordinator's lost_after
   };
-  /// kUnsupported: the rule needs more from clients than Flower's protocol has. `coordinator`
-  /// outlives the object.
+  /// kUnsupported: the rule, local privacy or secure aggregation needs more from clients than
+  /// Flower's protocol has. `coordinator` outlives the object.
   static Result<std::unique_ptr<FlowerRounds>> create(Coordinator& coordinator, Options options);
   ~FlowerRounds() override;
 

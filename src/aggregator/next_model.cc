@@ -105,17 +105,24 @@ Result<std::optional<NextModel::Made>> NextModel::make(
   }
   auto applied = rule_->apply(ctx, std::move(contributions), weights.values(), apply);
   if (!applied.ok()) {
-    if (applied.error().code() == Code::kUnavailable) {
-      log::warn("too few updates for the rule",
-                {{"round", round.number}, {"error", applied.error()}});
-      rule_usable_ = true;
-      return std::optional<Made>();
-    }
+    // The rule may be halfway through its state: the next call loads it again.
     Error error = applied.error();
-    return std::move(error).as_terminal(error.code() != Code::kCancelled &&
-                                        error.code() != Code::kTimeout);
+    const bool may_succeed_later = error.code() == Code::kCancelled ||
+                                   error.code() == Code::kTimeout ||
+                                   error.code() == Code::kUnavailable;  // the disk cannot read
+    return std::move(error).as_terminal(!may_succeed_later);
   }
-  if (state.privacy) TRY_VOID(state.privacy->spend(round.number, round.wanted, applied->whole));
+  if (!applied->too_few.empty()) {
+    log::warn("too few updates for the rule",
+              {{"round", round.number}, {"error", applied->too_few}});
+    rule_usable_ = true;
+    return std::optional<Made>();
+  }
+  if (state.privacy) {
+    TRY_VOID(state.privacy->spend(
+        round.number,
+        {.whole = applied->whole, .received = applied->shares.size(), .clients = round.wanted}));
+  }
   Made out;
   TRY(const std::string bytes, weights.to_safetensors());
   TRY(out.model, store_.put(bytes));

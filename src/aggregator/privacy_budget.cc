@@ -77,9 +77,9 @@ Result<std::optional<federated::PrivateMean>> PrivacyBudget::mean(std::int64_t r
                              .seed = seed_of("noise", round)});
 }
 
-Status PrivacyBudget::spend(std::int64_t round, std::uint64_t clients, std::uint64_t whole) {
+Status PrivacyBudget::spend(std::int64_t round, const privacy::AdaptiveClip::Count& count) {
   TRY_VOID(accountant_.add(release()));
-  if (adaptive_) adaptive_->update(whole, clients, privacy::Noise(seed_of("count", round)).next());
+  if (adaptive_) adaptive_->update(count, privacy::Noise(seed_of("count", round)).next());
   return {};
 }
 

@@ -2,7 +2,7 @@
 //
 //   TRY(auto budget, PrivacyBudget::begin(settings));
 //   TRY(const auto mean, budget.mean(round, clients));   // for Rule::apply(); local: nothing
-//   TRY_VOID(budget.spend(round, clients, applied.whole));
+//   TRY_VOID(budget.spend(round, {.whole = applied.whole, .received = …, .clients = clients}));
 //   if (!budget.affords_another()) …
 //
 // docs/design/031-privacy.md has the formulas.
@@ -35,8 +35,8 @@ class PrivacyBudget {
   /// for PrivacyMode::kLocal. kInvalid: too few clients for the noise of the adaptive clip.
   Result<std::optional<federated::PrivateMean>> mean(std::int64_t round,
                                                      std::uint64_t clients) const;
-  /// A round was aggregated; `whole` updates were not cut. The clip follows.
-  Status spend(std::int64_t round, std::uint64_t clients, std::uint64_t whole);
+  /// A round was aggregated. The clip follows the count.
+  Status spend(std::int64_t round, const privacy::AdaptiveClip::Count& count);
   double epsilon() const { return accountant_.epsilon(settings_.delta); }
   /// False: another round would spend more than `epsilon_max`.
   bool affords_another(const std::optional<double>& epsilon_max) const;

@@ -29,7 +29,7 @@ TEST(PrivacyBudget, ContinuesAfterARestart) {
   settings.adaptive_clip = federated::PrivacySettings::AdaptiveClip{};
   auto budget = PrivacyBudget::begin(settings);
   ASSERT_TRUE(budget.ok());
-  for (int round = 1; round <= 3; ++round) ASSERT_TRUE(budget->spend(round, 100, 100).ok());
+  for (int round = 1; round <= 3; ++round) ASSERT_TRUE(budget->spend(round, {100, 100, 100}).ok());
   const auto restored = PrivacyBudget::restore(settings, budget->to_json());
   ASSERT_TRUE(restored.ok()) << restored.error();
   EXPECT_EQ(restored->epsilon(), budget->epsilon());
@@ -54,10 +54,10 @@ TEST(PrivacyBudget, EndsBeforeTheRoundThatWouldSpendTooMuch) {
   auto budget = PrivacyBudget::begin(settings_of(1, 2));
   ASSERT_TRUE(budget.ok());
   int rounds = 0;
-  while (budget->affords_another(8.0)) ASSERT_TRUE(budget->spend(++rounds, 10, 5).ok());
+  while (budget->affords_another(8.0)) ASSERT_TRUE(budget->spend(++rounds, {5, 10, 10}).ok());
   EXPECT_GT(rounds, 3);
   EXPECT_LE(budget->epsilon(), 8);
-  ASSERT_TRUE(budget->spend(rounds, 10, 5).ok());
+  ASSERT_TRUE(budget->spend(rounds, {5, 10, 10}).ok());
   EXPECT_GT(budget->epsilon(), 8);
   EXPECT_TRUE(budget->affords_another(std::nullopt));
 }
@@ -68,7 +68,7 @@ TEST(PrivacyBudget, LocalNoiseIsTheClients) {
   auto budget = PrivacyBudget::begin(settings);
   ASSERT_TRUE(budget.ok());
   EXPECT_FALSE(budget->mean(1, 10)->has_value());
-  ASSERT_TRUE(budget->spend(1, 10, 0).ok());
+  ASSERT_TRUE(budget->spend(1, {0, 10, 10}).ok());
   EXPECT_GT(budget->epsilon(), 0);
 }
 

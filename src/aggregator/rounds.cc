@@ -27,6 +27,7 @@ using Phase = RoundMachine::Phase;
 constexpr std::chrono::milliseconds kFirstPause{200}, kLongestPause{10'000};
 constexpr std::chrono::milliseconds kSecureStepMin{1000}, kSecureStepMax{60'000};
 constexpr int kSecureStepsInDeadline = 5;
+constexpr const char* kBudgetReason = "PrivacyBudget";
 
 /// The step before.
 std::string_view ended_step(SecureRound::Step present) {
@@ -182,6 +183,7 @@ Status CoordinatorImpl::aggregate(const Context& ctx) {
     if (!made->quarantined.contains(update.client)) chain.update(update.digest);
   made->state.updates = chain.finish().hex();
   const MutexLock lock(mutex_);
+  if (machine_->phase() != Phase::kAggregating) return {};  // a smaller budget ended the job
   beside_ = made->state;
   end_at_budget();
   note(machine_->aggregated(made->model.hex(), made->quarantined, clock_.now()));
@@ -362,9 +364,18 @@ Status CoordinatorImpl::remove_dropped(const std::vector<AcceptedUpdate>& update
 
 void CoordinatorImpl::end_at_budget() {
   if (!beside_.privacy || beside_.privacy->affords_another(settings_.privacy->epsilon_max)) return;
-  machine_->end_after_round("PrivacyBudget",
-                            "another round would spend more than epsilon " +
-                                codec::write_json(*settings_.privacy->epsilon_max));
+  machine_->end_after_round(kBudgetReason, "another round would spend more than epsilon " +
+                                               codec::write_json(*settings_.privacy->epsilon_max));
+}
+
+void CoordinatorImpl::end_unaffordable_round() {
+  if (machine_->phase() == Phase::kEvaluating) return end_at_budget();
+  if (!beside_.privacy || beside_.privacy->affords_another(settings_.privacy->epsilon_max)) return;
+  note(machine_->end(kBudgetReason,
+                     "round " + std::to_string(machine_->round()) +
+                         " would spend more than epsilon " +
+                         codec::write_json(*settings_.privacy->epsilon_max),
+                     clock_.now()));
 }
 
 Status CoordinatorImpl::collect_garbage() {

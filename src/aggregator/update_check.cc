@@ -23,44 +23,48 @@ UpdateCheck::Checked checked_mask(const Result<MaskedFile, Refusal>& file) {
   return CheckedUpdate{.metrics = bounded_metrics(file->info.metrics)};
 }
 
+federated::UpdateLimits limits_of(const UpdateCheck::Expected& expected) {
+  federated::UpdateLimits out;
+  out.task = expected.task;
+  out.base = expected.base;
+  if (expected.norm_max > 0) out.norm_max = expected.norm_max;
+  return out;
+}
+
 }  // namespace
 
-Metrics bounded_metrics(const codec::Json& json) {
+Metrics bounded_metrics(const Metrics& metrics) {
   Metrics out;
-  for (const auto& [name, value] : json.as_object()) {
+  for (const auto& [name, value] : metrics) {
     if (out.size() == kMetricsMax) break;
-    if (name.empty() || name.size() > kMetricNameBytesMax || !value.is_number()) continue;
-    if (std::isfinite(value.as_double())) out.emplace(name, value.as_double());
+    if (name.empty() || name.size() > kMetricNameBytesMax || !std::isfinite(value)) continue;
+    out.emplace(name, value);
   }
   return out;
 }
 
-federated::UpdateLimits UpdateCheck::limits(const std::string& task,
-                                            const codec::Sha256& base) const {
-  federated::UpdateLimits out;
-  out.task = task;
-  out.base = base;
-  if (options_.norm_max > 0) out.norm_max = options_.norm_max;
-  return out;
+Metrics bounded_metrics(const codec::Json& json) {
+  Metrics numbers;
+  for (const auto& [name, value] : json.as_object())
+    if (value.is_number()) numbers.emplace(name, value.as_double());
+  return bounded_metrics(numbers);
 }
 
 UpdateCheck::Checked UpdateCheck::file(os::FileSystem& fs, const os::Path& path,
-                                       std::optional<double> norm, const std::string& task,
-                                       const codec::Sha256& base) const {
+                                       std::optional<double> norm, const Expected& expected) const {
   if (options_.masked)
-    return checked_mask(federated::read_masked(fs, path, task, base,
+    return checked_mask(federated::read_masked(fs, path, expected.task, expected.base,
                                                options_.layout->size() + federated::kMaskedTail));
-  federated::UpdateLimits wanted = limits(task, base);
+  federated::UpdateLimits wanted = limits_of(expected);
   if (norm) wanted.checked = federated::UpdateLimits::Checked{.norm = *norm};
   return checked(UpdateReader::open(fs, path, options_.layout, wanted));
 }
 
-UpdateCheck::Checked UpdateCheck::bytes(std::string bytes, const std::string& task,
-                                        const codec::Sha256& base) const {
+UpdateCheck::Checked UpdateCheck::bytes(std::string bytes, const Expected& expected) const {
   if (options_.masked)
-    return checked_mask(federated::parse_masked(std::move(bytes), task, base,
+    return checked_mask(federated::parse_masked(std::move(bytes), expected.task, expected.base,
                                                 options_.layout->size() + federated::kMaskedTail));
-  return checked(UpdateReader::of(std::move(bytes), options_.layout, limits(task, base)));
+  return checked(UpdateReader::of(std::move(bytes), options_.layout, limits_of(expected)));
 }
 
 UpdateCheck::Checked UpdateCheck::checked(UpdateReader::Opened opened) const {

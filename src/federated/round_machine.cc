@@ -8,6 +8,7 @@
 #include "codec/digest.h"
 #include "codec/settings_reader.h"
 #include "codec/text.h"
+#include "federated/internal/bounds.h"
 
 namespace varda::federated {
 namespace {
@@ -362,6 +363,12 @@ void RoundMachine::end_after_round(const std::string& reason, const std::string&
   last_message_ = message;
 }
 
+Step RoundMachine::end(const std::string& reason, const std::string& message, SteadyTime now) {
+  advance(now);
+  if (phase_ == Phase::kFinished) return {};
+  return finish(reason, message, /*failed=*/history_.empty());
+}
+
 Step RoundMachine::fail(const std::string& reason, const std::string& message, SteadyTime now) {
   advance(now);
   if (phase_ == Phase::kFinished) return {};
@@ -547,6 +554,20 @@ void RoundMachine::hurry_evaluation() {
   evaluation_->deadline = std::min(evaluation_->deadline, now_ + grace);
 }
 
+/// A claim of many samples must not decide the means, which the stop rule reads.
+Metrics RoundMachine::evaluation_means() const {
+  std::vector<double> samples;
+  for (const auto& [client, answer] : evaluation_->answers)
+    if (answer.samples > 0) samples.push_back(answer.samples);
+  samples = capped(std::move(samples),
+                   {.factor = settings_.bounds.weight_factor, .most = settings_.bounds.weight_max});
+  MeanMetrics means;
+  auto next = samples.begin();
+  for (const auto& [client, answer] : evaluation_->answers)
+    if (answer.samples > 0) means.add(answer.metrics, *next++);
+  return means.result();
+}
+
 Step RoundMachine::try_end_evaluation(bool at_deadline) {
   if (!evaluation_ || phase_ == Phase::kFinished) return {};
   if (!at_deadline) {
@@ -555,10 +576,7 @@ Step RoundMachine::try_end_evaluation(bool at_deadline) {
       if (present_.contains(client) && !excluded(client) && !evaluation_->answers.contains(client))
         return {};
   }
-  MeanMetrics means;
-  for (const auto& [client, answer] : evaluation_->answers)
-    means.add(answer.metrics, answer.samples);
-  const Metrics metrics = means.result();
+  const Metrics metrics = evaluation_means();
   for (RoundRecord& record : history_) {
     if (record.round != evaluation_->round) continue;
     record.evaluation = metrics;

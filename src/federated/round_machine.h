@@ -166,6 +166,8 @@ class RoundMachine {
   Step repeat_round(RepeatCause cause, const std::string& why, SteadyTime now);
   /// The present round is the last one. Applies to this object only: call it again after restore().
   void end_after_round(const std::string& reason, const std::string& message);
+  /// Ends the job without the present round. A job without any round fails.
+  Step end(const std::string& reason, const std::string& message, SteadyTime now);
   /// Ends the job: the rule or the disk failed for good.
   Step fail(const std::string& reason, const std::string& message, SteadyTime now);
   Step time_passed(SteadyTime now);
@@ -265,6 +267,7 @@ class RoundMachine {
   Step restart();
   Step close();
   Step begin_evaluation();
+  Metrics evaluation_means() const;
   Step try_end_evaluation(bool at_deadline);
   Step next();
   Step finish(std::string reason, std::string message, bool failed);

@@ -385,6 +385,23 @@ TEST_F(Rounds, EvaluationFollowsTheRoundAndStopsTheJob) {
   EXPECT_TRUE(m.history()[0].evaluation.empty());
 }
 
+TEST_F(Rounds, ClaimedSamplesOfAnEvaluationCountUpToAMultipleOfTheMedian) {
+  settings.evaluation.every = 1;
+  settings.stop = StopSettings{.metric = "accuracy", .at_least = 0.95};
+  RoundMachine m = machine(4);
+  join(m, 1, 4);
+  for (const char* client : {"c1", "c2", "c3", "c4"}) upload(m, client, 1);
+  m.aggregated(digest_of("model 2"), {}, now);
+  const std::string id = task(m, "c1");
+  m.evaluated("c1", id, 10, {{"accuracy", 0.5}}, now);
+  m.evaluated("c2", id, 20, {{"accuracy", 0.5}}, now);
+  m.evaluated("c3", id, 0, {}, now);  // without data: no part of the median
+  m.evaluated("c4", id, 1e300, {{"accuracy", 1.0}}, now);
+  EXPECT_NE(m.phase(), Phase::kFinished) << "one client stopped the job";
+  EXPECT_DOUBLE_EQ(m.history()[0].evaluation.at("accuracy"), (30 * 0.5 + 200) / 230);
+  EXPECT_EQ(m.history()[0].evaluated_by, 3);
+}
+
 TEST_F(Rounds, EvaluationEndsAtTheDeadlineWithTheAnswersThatCame) {
   settings.evaluation.every = 1;
   RoundMachine m = machine(2);

@@ -44,8 +44,8 @@ double staleness_scale(std::uint64_t versions);
 struct Bounds {
   /// L2 norm of an update; longer ones are quarantined. 0: no limit.
   double norm_max = 0;
-  /// The same, as a multiple of the median norm of the round. Applies from 3 updates on. 0: no
-  /// limit.
+  /// The same, as a multiple of the median norm of the round. For a rule with needs_loss() also
+  /// the limit of losses, by their median. Applies from 3 updates on. 0: no limit.
   double norm_factor = 10;
   /// Samples count up to this multiple of the round's median. Applies from 3 updates on. 0: no
   /// limit.
@@ -91,6 +91,8 @@ struct Applied {
   std::vector<Quarantined> quarantined;  // by client
   double norm = 0;                       // L2 norm of the step: next model minus previous model
   std::uint64_t whole = 0;               // updates that PrivateMean::clip left whole
+  /// Not empty: too few updates for the rule are left after quarantine, and nothing changed.
+  std::string too_few;
 };
 
 /// The state of the aggregation between rounds. One call at a time.
@@ -124,10 +126,10 @@ class Rule {
   virtual std::size_t updates_min() const = 0;
 
   /// Changes `global` (as long as the layout) to the next model. kInvalid: two contributions of one
-  /// client, another layout, a loss or control variates missing. kUnavailable: too few updates for
-  /// the rule are left after quarantine. Both leave `global` and the rule unchanged.
-  /// kCancelled, kTimeout: `ctx` is done. kInternal: the result is not finite. After these three
-  /// and errors of UpdateReader::status(), `global` and the rule are undefined: load both again.
+  /// client, another layout, a loss or control variates missing; `global` and the rule are
+  /// unchanged. kCancelled, kTimeout: `ctx` is done. kInternal: the result is not finite. After
+  /// these three and errors of UpdateReader::status(), such as kUnavailable of the disk, `global`
+  /// and the rule are undefined: load both again.
   virtual Result<Applied> apply(const Context& ctx, std::vector<Contribution> contributions,
                                 std::span<float> global, const ApplyOptions& options) = 0;
 

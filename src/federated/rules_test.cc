@@ -294,8 +294,8 @@ TEST(Rules, TooFewUpdatesNameTheNumberAndChangeNothing) {
     model = {1, 2, 3};
     clients.contributions.pop_back();
     const auto applied = rule->apply(Context::background(), clients.contributions, model, {});
-    EXPECT_EQ(applied.error().code(), Code::kUnavailable);
-    EXPECT_THAT(applied.error().message(),
+    ASSERT_TRUE(applied.ok()) << applied.error();
+    EXPECT_THAT(applied->too_few,
                 HasSubstr("at least " + std::to_string(one.least) + " updates, the round has " +
                           std::to_string(one.least - 1)));
     EXPECT_THAT(model, ElementsAre(1, 2, 3));
@@ -323,7 +323,7 @@ TEST(Rules, LongUpdatesAreQuarantinedWithTheReason) {
   EXPECT_EQ(applied.quarantined.size(), 3u);
   const auto none = rule->apply(Context::background(), clients.contributions, model,
                                 {.bounds = {.norm_max = 0.1}});
-  EXPECT_THAT(none.error().message(), HasSubstr("4 more are quarantined"));
+  EXPECT_THAT(none.value().too_few, HasSubstr("4 more are quarantined"));
 }
 
 TEST(Rules, ClaimedSamplesCountUpToAMultipleOfTheMedian) {
@@ -362,6 +362,47 @@ TEST(Rules, ClientsWithoutLossOrControlVariatesAreQuarantined) {
   }
   EXPECT_TRUE(rule_of("SCAFFOLD", layout)->needs_control());
   EXPECT_TRUE(rule_of("qFFL", layout)->needs_loss());
+}
+
+TEST(Rules, LossThatWouldOwnOrBreakTheModelIsQuarantined) {
+  const LayoutPointer layout = flat_layout(2);
+  const auto quarantined = [&](double q, double loss) {
+    Clients clients{layout, {}, {}};
+    const std::vector<float> delta = {1, 2};
+    for (const char* name : {"a", "b", "c", "d"}) clients.add(name, delta);
+    clients.contributions[1].loss = 1.5;
+    clients.contributions[2].loss = 2;
+    clients.contributions[3].loss = loss;
+    std::vector<float> model(2);
+    const auto applied = rule_of("qFFL", layout, Json::object({{"q", q}}))
+                             ->apply(Context::background(), clients.contributions, model, {});
+    EXPECT_TRUE(applied.ok()) << q << " " << loss << " " << applied.error();
+    std::vector<std::string> out;
+    if (!applied.ok()) return out;
+    EXPECT_GT(model[0], 0) << q << " " << loss;
+    for (const Quarantined& one : applied->quarantined) out.push_back(one.message);
+    return out;
+  };
+  EXPECT_THAT(quarantined(1, 10), IsEmpty());
+  EXPECT_THAT(quarantined(1, 1e9), ElementsAre("loss 1e+09 is above 10 times the median 1.75"));
+  EXPECT_THAT(quarantined(5, 1e200), ElementsAre("the loss 1e+200 is out of range"));
+  EXPECT_THAT(quarantined(0, 1e-320), ElementsAre(HasSubstr("is out of range")));
+}
+
+// Without a median, the powers of the loss are the only limit.
+TEST(Rules, LossWithPowersThatAreNotFiniteIsQuarantinedBetweenTwoClients) {
+  const LayoutPointer layout = flat_layout(1);
+  Clients clients{layout, {}, {}};
+  const std::vector<float> delta = {1};
+  clients.add("a", delta);
+  clients.add("b", delta);
+  clients.contributions[1].loss = 1e300;
+  std::vector<float> model(1);
+  const auto applied = rule_of("qFFL", layout, Json::object({{"q", 2}}))
+                           ->apply(Context::background(), clients.contributions, model, {});
+  ASSERT_TRUE(applied.ok()) << applied.error();
+  ASSERT_EQ(applied->quarantined.size(), 1u);
+  EXPECT_EQ(applied->quarantined[0].client, "b");
 }
 
 TEST(Rules, TwoUpdatesOfOneClientAreRefused) {

@@ -45,16 +45,20 @@ double AdaptiveClip::count_deviation(std::uint64_t clients) const {
                                       : static_cast<double>(clients) / 20;
 }
 
-void AdaptiveClip::update(std::uint64_t whole, std::uint64_t clients, double standard_normal) {
-  CHECK(clients > 0);
-  const double share = (static_cast<double>(whole) + count_deviation(clients) * standard_normal) /
-                       static_cast<double>(clients);
+void AdaptiveClip::update(const Count& count, double standard_normal) {
+  CHECK(count.clients > 0);
+  const auto clients = static_cast<double>(count.clients);
+  // The sum of the shifted indicators is whole - received / 2, and clients / 2 undoes the shift.
+  const double whole = static_cast<double>(count.whole) +
+                       (clients - static_cast<double>(count.received)) / 2 +
+                       count_deviation(count.clients) * standard_normal;
+  const double share = whole / clients;
   clip_ *= std::exp(-options_.learning_rate * (share - options_.quantile));
 }
 
 Result<double> AdaptiveClip::update_multiplier(double noise_multiplier,
                                                std::uint64_t clients) const {
-  // The indicator of a whole update is shifted by 1/2, so one client changes the count by 1/2.
+  // update() shifts the indicator of a whole update by 1/2, so one client changes the count by 1/2.
   const double count = 2 * count_deviation(clients);
   const double inverse = 1 / (noise_multiplier * noise_multiplier) - 1 / (count * count);
   if (!(inverse > 0))

@@ -42,9 +42,14 @@ class AdaptiveClip {
   double clip() const { return clip_; }
   void restore(double clip) { clip_ = clip; }
   double count_deviation(std::uint64_t clients) const;
-  /// `whole` of `clients` updates were not longer than the clip. Too many whole updates make the
-  /// clip smaller.
-  void update(std::uint64_t whole, std::uint64_t clients, double standard_normal);
+  struct Count {
+    std::uint64_t whole = 0;     // updates not longer than the clip
+    std::uint64_t received = 0;  // updates in the sum
+    std::uint64_t clients = 1;   // the fixed divisor
+  };
+  /// Too many whole updates make the clip smaller. A whole update counts 1/2, a cut one -1/2, and
+  /// an absent client 0: one client changes the count by at most 1/2.
+  void update(const Count& count, double standard_normal);
 
   /// The noise multiplier for the updates, so that updates and count together cost as much as one
   /// release with `noise_multiplier`. kInvalid: the noise of the count is too small for that.

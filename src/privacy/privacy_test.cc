@@ -155,14 +155,37 @@ TEST(Mechanism, BlocksGetTheNoiseOfTheWholeVector) {
 TEST(AdaptiveClip, MovesTowardsTheQuantile) {
   auto clip = AdaptiveClip::of({.first_clip = 10, .quantile = 0.5, .learning_rate = 0.2});
   ASSERT_TRUE(clip.ok());
-  clip->update(10, 10, 0);  // all updates are whole: the clip is too large
+  clip->update({10, 10, 10}, 0);  // all updates are whole: the clip is too large
   EXPECT_LT(clip->clip(), 10);
   // Lengths are 1, 2, … 100: the median is 50.
   for (int round = 0; round < 300; ++round)
-    clip->update(static_cast<std::uint64_t>(std::clamp(clip->clip(), 0.0, 100.0)), 100, 0);
+    clip->update({static_cast<std::uint64_t>(std::clamp(clip->clip(), 0.0, 100.0)), 100, 100}, 0);
   EXPECT_NEAR(clip->clip(), 50, 2);
-  for (int round = 0; round < 10; ++round) clip->update(0, 100, 0);
+  for (int round = 0; round < 10; ++round) clip->update({0, 100, 100}, 0);
   EXPECT_GT(clip->clip(), 100);
+}
+
+// The noise of the count fits this sensitivity, see SplitsTheNoiseBetweenUpdatesAndCount.
+TEST(AdaptiveClip, OneClientChangesTheCountByHalf) {
+  const double rate = 0.2;
+  const auto clip_after = [&](const AdaptiveClip::Count& count) {
+    AdaptiveClip clip =
+        AdaptiveClip::of({.first_clip = 1, .quantile = 0.5, .learning_rate = rate}).value();
+    clip.update(count, 0);
+    return std::log(clip.clip());
+  };
+  // One of ten clients is absent, or sends a whole update, or one that is cut.
+  const double absent = clip_after({.whole = 6, .received = 9, .clients = 10});
+  const double whole = clip_after({.whole = 7, .received = 10, .clients = 10});
+  const double cut = clip_after({.whole = 6, .received = 10, .clients = 10});
+  EXPECT_NEAR(absent - whole, rate * 0.5 / 10, 1e-12);
+  EXPECT_NEAR(cut - absent, rate * 0.5 / 10, 1e-12);
+}
+
+TEST(AdaptiveClip, AbsentClientsMoveNoClip) {
+  AdaptiveClip clip = AdaptiveClip::of({.first_clip = 1, .quantile = 0.5}).value();
+  clip.update({.whole = 2, .received = 4, .clients = 20}, 0);
+  EXPECT_DOUBLE_EQ(clip.clip(), 1);
 }
 
 TEST(AdaptiveClip, SplitsTheNoiseBetweenUpdatesAndCount) {

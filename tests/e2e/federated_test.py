@@ -473,6 +473,44 @@ class Federated(unittest.TestCase):
         result, _ = varda_federated.read_safetensors((work / 'out/model.safetensors').read_bytes())
         self.assertLess(float(np.abs(result['w'] - wanted).max()), 0.05)
 
+    def test_python_clients_round_by_name_and_keep_the_loss_of_a_refused_update(self):
+        try:
+            import numpy as np
+        except ImportError:
+            self.skipTest('python3-numpy is not installed')
+        sys.path.insert(0, str(SDK))
+        import varda_federated as sdk
+        work = self.work('rounding')
+
+        class Client(sdk.Client):
+            accepts, sent = True, ()
+
+            def file(self, digest, size):
+                return sdk.write_safetensors({'w': np.zeros(1000, '<f4')}, {})
+
+            def upload(self, task, path):
+                self.sent += (sdk.read_safetensors(pathlib.Path(path).read_bytes())[0]['w'].tobytes(),)
+                return self.accepts, 'late'
+
+        def train(weights, task):
+            return {'w': np.linspace(-1, 1, 1000).astype('<f4')}, 10, {}
+
+        def task(number):
+            return {'id': '%d-train-00000000' % number, 'model': {'sha256': '0' * 64, 'bytes': 1}, 'train': {'seed': 1}, 'update': {'encoding': 'int8'}}
+        one, two, again = (Client(name=name, directory=work / place) for name, place in (('c1', 'a'), ('c2', 'b'), ('c1', 'c')))
+        for client in (one, two, again):
+            client._train(task(1), train)
+        self.assertTrue(one.sent != two.sent, 'errors of equal seeds add up')
+        self.assertTrue(one.sent == again.sent)
+        before = one.residual['w'].copy()
+        self.assertTrue(before.any())
+        one.accepts = False
+        one._train(task(2), train)
+        self.assertTrue(np.array_equal(one.residual['w'], before), 'the update did not count')
+        one.accepts = True
+        one._train(task(3), train)
+        self.assertFalse(np.array_equal(one.residual['w'], before))
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -112,12 +112,15 @@ class CoordinatorImpl final : public Coordinator {
   Status remove_dropped(const std::vector<AcceptedUpdate>& updates, std::int64_t round)
       EXCLUDES(mutex_);
   Status collect_garbage() EXCLUDES(mutex_);
-  /// The present round is the last one if the budget is too small for another.
+  /// The present round, which is aggregated, is the last one if the budget is too small for
+  /// another.
   void end_at_budget() REQUIRES(mutex_);
+  /// Ends the job at once if the budget is too small for the present round.
+  void end_unaffordable_round() REQUIRES(mutex_);
   bool is_participant(const std::string& client) const REQUIRES(mutex_) {
     return !participants_ || participants_->contains(client);
   }
-  using Check = std::function<UpdateCheck::Checked(const RoundMachine::TrainTask&)>;
+  using Check = std::function<UpdateCheck::Checked(const UpdateCheck::Expected&)>;
   using Place = std::function<Status(const StoredUpdate&)>;
   /// `check` reads the update; `place` gives its file the name.
   Result<Submitted> accept(const std::string& client, const std::string& task, const Sha256& digest,

@@ -34,7 +34,7 @@ void remove_if_faulty(std::vector<Contribution>& contributions, std::vector<Quar
   });
 }
 
-/// The limit for norms of one kind; empty: none.
+/// The limit for norms of one kind, or for losses; empty: none.
 std::optional<Fault> above(double norm, double median, const Bounds& bounds, const char* what) {
   if (bounds.norm_max > 0 && norm > bounds.norm_max)
     return Fault{RefusalReason::kNorm, std::string(what) + " " + number(norm) +
@@ -66,22 +66,29 @@ std::vector<Quarantined> quarantine(std::vector<Contribution>& contributions, co
       return Fault{RefusalReason::kFormat, "samples and scale must be above 0, the scale up to 1"};
     if (requirements.loss && !(std::isfinite(c.loss) && c.loss > 0))
       return Fault{RefusalReason::kFormat, "the loss must be a number above 0"};
+    if (requirements.loss && requirements.usable_loss && !requirements.usable_loss(c))
+      return Fault{RefusalReason::kFormat, "the loss " + number(c.loss) + " is out of range"};
     if (requirements.control && !c.update->has_control())
       return Fault{RefusalReason::kFormat, "the update has no control variates"};
     return std::nullopt;
   });
-  std::vector<double> norms, control_norms;
+  std::vector<double> norms, control_norms, losses;
   for (const Contribution& c : contributions) {
     norms.push_back(c.update->norm());
     control_norms.push_back(c.update->control_norm());
+    losses.push_back(c.loss);
   }
   const bool has_median = contributions.size() >= kMedianUpdatesMin;
   const double median = has_median ? median_of(std::move(norms)) : 0;
   const double control_median = has_median ? median_of(std::move(control_norms)) : 0;
+  const double loss_median = has_median ? median_of(std::move(losses)) : 0;
+  // The rule weighs by a power of the loss, so one large claim would own the model.
+  const Bounds loss_bounds{.norm_max = 0, .norm_factor = bounds.norm_factor};
   remove_if_faulty(contributions, out, [&](const Contribution& c) {
     std::optional<Fault> fault = above(c.update->norm(), median, bounds, "norm");
     if (!fault && requirements.control)
       fault = above(c.update->control_norm(), control_median, bounds, "norm of control variates");
+    if (!fault && requirements.loss) fault = above(c.loss, loss_median, loss_bounds, "loss");
     return fault;
   });
   std::sort(out.begin(), out.end(),
@@ -89,15 +96,19 @@ std::vector<Quarantined> quarantine(std::vector<Contribution>& contributions, co
   return out;
 }
 
+std::vector<double> capped(std::vector<double> samples, const SampleLimits& limits) {
+  double limit = limits.most > 0 ? limits.most : HUGE_VAL;
+  if (limits.factor > 0 && samples.size() >= kMedianUpdatesMin)
+    limit = std::min(limit, limits.factor * median_of(samples));
+  for (double& one : samples) one = std::min(one, limit);
+  return samples;
+}
+
 std::vector<double> capped_samples(std::span<const Contribution> contributions,
                                    const Bounds& bounds) {
   std::vector<double> out;
   for (const Contribution& c : contributions) out.push_back(static_cast<double>(c.samples));
-  double limit = bounds.weight_max > 0 ? bounds.weight_max : HUGE_VAL;
-  if (bounds.weight_factor > 0 && out.size() >= kMedianUpdatesMin)
-    limit = std::min(limit, bounds.weight_factor * median_of(out));
-  for (double& samples : out) samples = std::min(samples, limit);
-  return out;
+  return capped(std::move(out), {.factor = bounds.weight_factor, .most = bounds.weight_max});
 }
 
 }  // namespace varda::federated

@@ -52,19 +52,24 @@ Result<Applied> RuleBase::apply(const Context& ctx, std::vector<Contribution> co
   TRY_VOID(check_contributions(contributions, *layout_));
   Applied out;
   out.quarantined =
-      quarantine(contributions, options.bounds, {.loss = needs_loss(), .control = needs_control()});
+      quarantine(contributions, options.bounds,
+                 {.loss = needs_loss(),
+                  .control = needs_control(),
+                  .usable_loss = [this](const Contribution& c) { return usable_loss(c); }});
   if (const std::string problem = too_few(contributions.size()); !problem.empty()) {
-    return Error(
-        Code::kUnavailable,
+    out.too_few =
         problem + (out.quarantined.empty()
                        ? ""
-                       : ", " + std::to_string(out.quarantined.size()) + " more are quarantined"));
+                       : ", " + std::to_string(out.quarantined.size()) + " more are quarantined");
+    return out;
   }
   RoundUpdates round{ctx, std::move(contributions), {}, options.threads, options.privacy};
   round.samples = capped_samples(round.contributions, options.bounds);
-  TRY(const double squares, aggregate(round, global, out));
+  const Result<double> aggregated = aggregate(round, global, out);
+  // Failed reads give zeros, so any other error may be a consequence.
   for (const Contribution& contribution : round.contributions)
     TRY_VOID(contribution.update->status().context("client " + shown(contribution.client)));
+  TRY(const double squares, aggregated);
   if (!std::isfinite(squares))
     return Error(Code::kInternal, "the next model has values that are not finite");
   out.norm = std::sqrt(squares);

@@ -44,6 +44,8 @@ class RuleBase : public Rule {
   /// Changes the model. Returns the sum of squares of the change. Fills the shares.
   virtual Result<double> aggregate(const RoundUpdates& round, std::span<float> global,
                                    Applied& applied) = 0;
+  /// False: the rule cannot compute with the client's loss. Only asked with needs_loss().
+  virtual bool usable_loss(const Contribution& /*contribution*/) const { return true; }
   /// A message if the rule needs more updates than these, else "".
   virtual std::string too_few(std::size_t updates) const;
   /// Vectors that last between rounds, by name. All have the length of the layout.

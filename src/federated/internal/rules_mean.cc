@@ -268,13 +268,27 @@ class QFairRule final : public MeanRule {
     std::vector<double> out;
     double sum = 0;
     for (const Contribution& c : round.contributions) {
-      const double power = std::pow(c.loss, q_), norm = lipschitz_ * c.update->norm();
-      out.push_back(lipschitz_ * power * c.scale);
-      sum += (q_ * std::pow(c.loss, q_ - 1) * norm * norm + lipschitz_ * power) * c.scale;
+      const Powers powers = powers_of(c);
+      out.push_back(powers.weight * c.scale);
+      sum += powers.divisor * c.scale;
     }
     for (double& factor : out) factor /= sum;
     return out;
   }
+  /// The sum of the divisors of a million clients stays finite, too.
+  bool usable_loss(const Contribution& c) const override {
+    const Powers powers = powers_of(c);
+    return powers.weight > 0 && powers.weight < kPowerMax && powers.divisor < kPowerMax;
+  }
+
+  struct Powers {
+    double weight, divisor;  // L F^q, and h
+  };
+  Powers powers_of(const Contribution& c) const {
+    const double power = std::pow(c.loss, q_), norm = lipschitz_ * c.update->norm();
+    return {lipschitz_ * power, q_ * std::pow(c.loss, q_ - 1) * norm * norm + lipschitz_ * power};
+  }
+  static constexpr double kPowerMax = 1e300;
 
   const double q_, lipschitz_;
 };
