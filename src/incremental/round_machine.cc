@@ -699,7 +699,7 @@ class Machine {
     const std::string request = text_of(observation_.rollback_request);
     if (request.empty() || request == state_.rollback_request) return;
     state_.rollback_request = request;
-    if (state_.stage == Stage::kDeploy) {
+    if (candidate_serves(state_)) {
       refuse("ManualRollback", "a user stopped version " + state_.candidate);
       return;
     }
@@ -829,6 +829,10 @@ Advance advance(const Settings& settings, const State& state, const Observation&
 std::optional<std::int64_t> new_samples(const State& state, const Observation& observation) {
   if (!observation.samples) return std::nullopt;
   return std::max<std::int64_t>(0, bounded_count(*observation.samples) - state.used);
+}
+
+bool candidate_serves(const State& state) {
+  return state.stage == Stage::kDeploy && (state.trial.has_value() || !state.rolled.empty());
 }
 
 Wanted wanted_of(const Settings& settings, const State& state) {

@@ -803,6 +803,34 @@ TEST(LearningRollback, UserStopsARollOut) {
   EXPECT_EQ(job.wanted().version_for("edge0"), "1");
 }
 
+TEST(LearningRollback, CandidateThatWaitsForItsWindowIsNotMeant) {
+  Job job;
+  job.accept();
+  job.settings.deploy_timer = TimeWindow{.start = hours(2), .end = hours(3)};
+  job.start();
+  job.complete();
+  ASSERT_EQ(job.phase(), "Deploy/Ready");
+  EXPECT_FALSE(candidate_serves(job.state));
+  job.observation.rollback_request = "a";
+  const Advance next = job.step();
+  EXPECT_EQ(next.rolled_back, "2");
+  EXPECT_EQ(job.wanted().serving, "1");
+  EXPECT_EQ(job.state.rounds.front().reason, "ManualRollback");
+  EXPECT_EQ(job.state.rounds.back().reason, "BaseRolledBack");
+}
+
+TEST(LearningRollback, RequestStopsACandidateOnTrial) {
+  Job job;
+  job.accept();
+  job.settings.trial = Trial{.answers = 100};
+  job.start();
+  job.complete();
+  EXPECT_TRUE(candidate_serves(job.state));
+  job.observation.rollback_request = "a";
+  EXPECT_EQ(job.step().rolled_back, "3");
+  EXPECT_EQ(job.wanted().serving, "2");
+}
+
 TEST(LearningRollback, RoundOfABaseThatWentBackFails) {
   Job job;
   job.accept();
