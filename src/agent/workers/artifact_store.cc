@@ -30,6 +30,13 @@ Error newer_piece() {
   return {Code::kConflict, "another request continues the upload of this artifact"};
 }
 
+/// A full or broken disk may recover. kExhausted would end the run of the worker.
+template <typename T>
+T as_unavailable(T result) {
+  if (result.ok()) return result;
+  return Error(Code::kUnavailable, "the node's disk failed: " + result.error().message());
+}
+
 Result<Sha256> sha256_of(os::File& file) {
   TRY_VOID(file.seek(0));
   codec::Sha256Stream stream;
@@ -114,7 +121,7 @@ class ArtifactStore::Piece final : public Upload {
     if (upload_->writer != number_) return newer_piece();
     if (bytes.size() > left_)
       return Error(Code::kInvalid, "the body is longer than the piece that it announced");
-    TRY_VOID(file_->write(bytes));
+    TRY_VOID(as_unavailable(file_->write(bytes)));
     left_ -= bytes.size();
     upload_->held += bytes.size();
     return {};
@@ -360,7 +367,7 @@ Result<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::begin(const Artifa
   if (at != unfinished_.end() && at->second->total != piece.total) {
     const MutexLock other_lock(at->second->mutex);
     if (at->second->finishing) return newer_piece();
-    TRY_VOID(fs_.remove(path_of(at->second->file)));
+    TRY_VOID(as_unavailable(fs_.remove(path_of(at->second->file))));
     ++at->second->writer;
     unfinished_.erase(at);
     at = unfinished_.end();
@@ -378,16 +385,16 @@ Result<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::begin(const Artifa
                                       std::to_string(upload->held));
   ++upload->writer;  // from here on, another piece must not write
   TRY(std::unique_ptr<os::File> file,
-      fs_.open(path_of(upload->file), piece.first == 0 ? os::Open::kTruncate : os::Open::kCreate,
-               0600));
+      as_unavailable(fs_.open(path_of(upload->file),
+                              piece.first == 0 ? os::Open::kTruncate : os::Open::kCreate, 0600)));
   unfinished_[stem] = upload;
-  TRY(const std::uint64_t size, file->size());
+  TRY(const std::uint64_t size, as_unavailable(file->size()));
   if (size < piece.first) {  // cut by hand
     upload->held = size;
     return Error(Code::kConflict, "the next missing byte is " + std::to_string(size));
   }
-  TRY_VOID(file->truncate(piece.first));
-  TRY_VOID(file->seek(piece.first));
+  TRY_VOID(as_unavailable(file->truncate(piece.first)));
+  TRY_VOID(as_unavailable(file->seek(piece.first)));
   upload->held = piece.first;
   return std::unique_ptr<Upload>(
       std::make_unique<Piece>(*this, owner, piece, upload, upload->writer, std::move(file)));

@@ -79,7 +79,8 @@ class ArtifactStore {
   class Upload {
    public:
     virtual ~Upload() = default;
-    /// Quick enough for an I/O thread. kConflict: a newer piece took over. kExhausted: disk full.
+    /// Quick enough for an I/O thread. kConflict: a newer piece took over. kUnavailable: the disk
+    /// failed, or is full.
     virtual Status write(std::string_view bytes) = 0;
     /// After the last byte, makes the file durable and accepts the artifact. Blocks. Nothing: more
     /// bytes are missing. kUnavailable: retry.
