@@ -183,8 +183,7 @@ Status ArtifactStore::load() {
       record.artifacts.push_back(std::move(*artifact));
     }
   }
-  const MutexLock lock(mutex_);
-  records_ = std::move(records);
+  std::map<std::string, std::shared_ptr<Unfinished>> unfinished;
   for (const std::string& name : names) {
     if (wanted.contains(name)) continue;
     const std::size_t dash = name.find('-');
@@ -195,17 +194,37 @@ Status ArtifactStore::load() {
     const std::string stem = name.substr(0, dash);
     // A crash may leave the file of an uploaded artifact.
     if (rebooted || !total || !info || info->size_bytes > *total || recorded.contains(stem) ||
-        unfinished_.contains(stem)) {
+        unfinished.contains(stem)) {
       TRY_VOID(fs_.remove_all(path_of(name)));
       continue;
     }
     const auto upload = std::make_shared<Unfinished>(name, *total);
     const MutexLock upload_lock(upload->mutex);
     upload->held = info->size_bytes;
-    unfinished_.emplace(stem, upload);
+    unfinished.emplace(stem, upload);
   }
   if (rebooted) TRY_VOID(state_store_.put(kArtifactBoot, Json::object({{"id", options_.boot}})));
+  const MutexLock lock(mutex_);
+  records_ = std::move(records);
+  unfinished_ = std::move(unfinished);
   loaded_ = true;
+  return {};
+}
+
+bool ArtifactStore::loaded() const {
+  const MutexLock lock(mutex_);
+  return loaded_;
+}
+
+Status ArtifactStore::load_again() {
+  const MutexLock writing(writing_);
+  TRY_VOID(load());
+  std::optional<std::vector<ArtifactOwner>> owners;
+  {
+    const MutexLock lock(mutex_);
+    owners = std::exchange(early_owners_, std::nullopt);
+  }
+  if (owners) replace_owners(*owners);
   return {};
 }
 
@@ -219,10 +238,15 @@ Status ArtifactStore::put(const std::string& key, const Record& record) {
 
 void ArtifactStore::set_owners(const std::vector<ArtifactOwner>& owners) {
   const MutexLock writing(writing_);
+  replace_owners(owners);
+}
+
+void ArtifactStore::replace_owners(const std::vector<ArtifactOwner>& owners) {
   std::map<std::string, Json> removals;
   std::vector<std::string> files;
   {
     const MutexLock lock(mutex_);
+    if (!loaded_) early_owners_ = owners;
     if (!loaded_ || owners_ == owners) return;
     owners_ = owners;
     std::set<std::string> present;

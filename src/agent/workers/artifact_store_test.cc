@@ -251,6 +251,31 @@ TEST(ArtifactStore, FullDiskIsARetryAndTheFileIsAcceptedLater) {
   }
 }
 
+TEST(ArtifactStore, FailedLoadIsRepeatedWithTheOwnersThatCameMeanwhile) {
+  const auto records = core::StateStore::in_memory();
+  os::testing::MemoryFileSystem fs;
+  ASSERT_TRUE(fs.make_directories("/data", 0755).ok());
+  {
+    Node node(fs, *records);
+    ASSERT_TRUE(node.start().ok());
+    ASSERT_TRUE(send(node.store, "weights", kWeights, 0, 4000).ok());
+    ASSERT_TRUE(hand_over(node.store, "log", kLog).ok());
+  }
+  Node node(fs, *records);
+  fs.fail_nth(1, "list");
+  EXPECT_FALSE(node.start().ok());
+  node.store.set_owners({kOwner});
+  EXPECT_FALSE(node.store.loaded());
+  EXPECT_EQ(send(node.store, "a", kLog, 0, kLog.size()).error().code(), Code::kUnavailable);
+  fs.fail_nth(2, "stat");
+  EXPECT_FALSE(node.store.load_again().ok());
+  ASSERT_TRUE(node.store.load_again().ok());
+  EXPECT_TRUE(node.store.loaded());
+  EXPECT_EQ(node.store.offset(kOwner, "weights"), 4000u);
+  EXPECT_TRUE(node.store.find(kOwner, "log"));
+  EXPECT_TRUE(hand_over(node.store, "weights", kWeights).ok());
+}
+
 TEST(ArtifactStore, EmptyFileIsAccepted) {
   const auto fs = new_disk();
   const auto records = core::StateStore::in_memory();
