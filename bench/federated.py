@@ -82,7 +82,7 @@ def client(port, number, values, rounds, barrier, results):
                                             'encoding': 'dense', 'metrics': '{}'})
         digest = hashlib.sha256(update).hexdigest()  # the client's own work
         barrier.wait()
-        begin = time.monotonic()
+        begin, used = time.monotonic(), time.process_time()
         connection.request('GET', '/v1/models/sha256:' + task['model']['sha256'], headers={'Varda-Client': name})
         answer = connection.getresponse()
         while answer.readinto(buffer):
@@ -94,7 +94,7 @@ def client(port, number, values, rounds, barrier, results):
             raise SystemExit('%d %s' % (answer.status, text))
         uploaded = time.monotonic()
         task = next_task(connection, name, task['id'])
-        results.put((begin, uploaded, time.monotonic()))
+        results.put((begin, uploaded, time.monotonic(), time.process_time() - used))
 
 
 def rounds_of(clients, values, rounds):
@@ -117,7 +117,7 @@ def rounds_of(clients, values, rounds):
     lengths = []
     for i in range(rounds):
         group = all_times[i * clients:(i + 1) * clients]
-        lengths.append((max(t[2] for t in group) - min(t[0] for t in group), max(t[1] for t in group) - min(t[0] for t in group)))
+        lengths.append((max(t[2] for t in group) - min(t[0] for t in group), max(t[1] for t in group) - min(t[0] for t in group), sum(t[3] for t in group)))
     return lengths, memory, anonymous, processor
 
 

@@ -1,5 +1,5 @@
 // Samples for training that one second of processor time gives: JPEG images beside libjpeg-turbo
-// alone, rows of csv, images of idx. Files are in the page cache.
+// alone and beside requests of one image, rows of csv, images of idx. Files are in the page cache.
 #include "samples/samples.h"
 
 #include <cmath>
@@ -17,12 +17,14 @@
 
 #include "base/check.h"
 #include "os/readable_tree.h"
+#include "tensor/tensor.h"
+#include "transform/pipeline.h"
 
 namespace varda::bench {
 namespace {
 
 constexpr int kSide = 224;
-constexpr int kImages = 256;
+constexpr int kImages = 1024;
 constexpr std::size_t kBatch = 32;
 
 /// Processor time of all threads: other programs change it little.
@@ -49,11 +51,11 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// A smooth image with some detail, as photographs have. About 20 kB.
-std::string jpeg(int number) {
+/// A smooth image with some detail, as photographs have. About 20 kB for 224x224.
+std::string jpeg(int number, int width = kSide, int height = kSide) {
   std::vector<unsigned char> pixels;
-  for (int y = 0; y < kSide; ++y) {
-    for (int x = 0; x < kSide; ++x) {
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
       for (int c = 0; c < 3; ++c)
         pixels.push_back(static_cast<unsigned char>(
             128 + 60 * std::sin((x + number) * 0.05 * (c + 1)) + 40 * std::cos(x * y * 0.003) +
@@ -63,7 +65,7 @@ std::string jpeg(int number) {
   const std::unique_ptr<void, int (*)(tjhandle)> encoder(tjInitCompress(), tjDestroy);
   unsigned char* out = nullptr;
   unsigned long size = 0;
-  CHECK(tjCompress2(encoder.get(), pixels.data(), kSide, 0, kSide, TJPF_RGB, &out, &size,
+  CHECK(tjCompress2(encoder.get(), pixels.data(), width, 0, height, TJPF_RGB, &out, &size,
                     TJSAMP_420, 90, 0) == 0);
   std::string bytes(reinterpret_cast<const char*>(out), size);
   tjFree(out);
@@ -79,6 +81,22 @@ double libjpeg_alone(const std::vector<std::string>& files) {
                         file.size(), pixels.data(), kSide, 0, kSide, TJPF_RGB,
                         TJFLAG_ACCURATEDCT) == 0);
   return static_cast<double>(files.size()) / (seconds() - begin);
+}
+
+/// Prints a row: images a second that requests of one image become inputs of the model.
+void measure_requests(const char* name, const std::string& file) {
+  constexpr int kRequests = 500;
+  transform::Declaration steps;
+  steps.image = transform::ImageStep{};
+  steps.image->scale = 1 / 255.0;
+  const auto pipeline = transform::Pipeline::compile(
+                            steps, {{"x", tensor::DType::kFp32, {-1, 3, kSide, kSide}}}, {}, {})
+                            .value();
+  const tensor::Tensor image = tensor::Tensor::of_strings({1}, {&file, 1}).value();
+  const double begin = seconds();
+  for (int i = 0; i < kRequests; ++i) CHECK(pipeline.before({{"image", image}}).ok());
+  std::printf("| %s | %d | | %.0f |\n", name, kRequests, kRequests / (seconds() - begin));
+  std::fflush(stdout);
 }
 
 /// Prints a row: time to open, and samples a second.
@@ -119,6 +137,8 @@ void run() {
     measure("JPEG 224x224", folder, "imagefolder", input, {});
     measure("JPEG 224x224, augmented", folder, "imagefolder", input,
             {.flip = true, .crop = 8, .jitter = 0.2});
+    measure_requests("JPEG 224x224, in requests", files[0]);
+    measure_requests("JPEG 640x480 to 224x224, in requests", jpeg(0, 640, 480));
   }
   {
     const Folder folder;

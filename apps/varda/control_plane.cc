@@ -14,6 +14,7 @@
 #include "apiserver/standalone.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "blob_names.h"
 #include "cluster/controllers.h"
 #include "controllers/controllers.h"
 #include "datadir/backup_file.h"
@@ -34,7 +35,6 @@
 #include "os/file_system.h"
 #include "os/memory.h"
 #include "registry_server.h"
-#include "relayed_blobs.h"
 #include "runtime/manager.h"
 #include "session_sources.h"
 #include "store/store.h"
@@ -454,7 +454,7 @@ class ControlPlaneImpl final : public ControlPlane {
                                            .threads = 4,
                                            .metrics = &registry_},
                                .named = [this](const Context& ctx, const registry::Target& own) {
-                                 return named_blobs(ctx, own);
+                                 return named_blobs(ctx, *client_, {}, *registry_client_, own);
                                }});
     if (!started.ok()) return std::move(started).error().context("--registry");
     registry_server_ = std::move(*started);
@@ -464,26 +464,6 @@ class ControlPlaneImpl final : public ControlPlane {
 
   gateway::Uploads::Options upload_options(const std::string& token) {
     return {.registry = {.url = registry_server_->url(), .token = token}, .metrics = &registry_};
-  }
-
-  /// Every SHA-256 in an object of our kinds, and every block of a relayed snapshot. Models name
-  /// blobs by URL; nodes report uploads and snapshots.
-  Result<std::set<codec::Sha256>> named_blobs(const Context& ctx,
-                                              const registry::Target& registry) const {
-    std::set<codec::Sha256> out, snapshots;
-    for (const api::Kind* kind : api::kinds()) {
-      const bool nodes = kind == &api::EdgeNode::kind();
-      TRY_VOID(client_->list_pages(ctx, kind->resource, {.limit = 100},
-                                   [&](std::size_t, const kube::List& page) {
-                                     for (const Json& object : page.items) {
-                                       out.merge(digests_in(codec::write_json(object)));
-                                       if (nodes) add_relayed_snapshots(object, snapshots);
-                                     }
-                                   }));
-    }
-    TRY(auto blocks, blocks_of(ctx, *registry_client_, registry, snapshots));
-    out.merge(blocks);
-    return out;
   }
 
   /// A file of a node that connects here. Other nodes use the gateway.

@@ -25,7 +25,7 @@
 #include "net/server.h"
 #include "net/url.h"
 #include "os/file_system.h"
-#include "registry/client.h"
+#include "registry_access.h"
 #include "resolved_file.h"
 
 namespace varda::app {
@@ -38,7 +38,7 @@ struct GatewayFlags {
   std::string ca_cert, ca_key, tls_cert, tls_key;
   std::vector<std::string> hosts, stream_targets;
   std::string join_secret;
-  std::string registry, registry_token, registry_ca;
+  RegistryAccess registry;
   gateway::Limits limits;
   gateway::Streams::Options streams;
   std::int64_t stream_idle_ms = streams.idle_timeout.count();
@@ -49,40 +49,6 @@ constexpr std::chrono::seconds kGatewayDrain{5};
 
 Result<std::string> read(const std::string& file, const char* flag) {
   return os::read_file(os::real_file_system(), followed(file)).context(flag);
-}
-
-/// The same; nothing if the file is missing.
-Result<std::optional<std::string>> read_if_exists(const std::string& file, const char* flag) {
-  auto text = read(file, flag);
-  if (!text.ok() && text.error().code() == Code::kNotFound) return std::optional<std::string>();
-  TRY(std::string found, std::move(text));
-  return std::optional(std::move(found));
-}
-
-/// Connects the gateway to the registry of the flags. On a cluster, the files are a Secret that may
-/// not exist. Null: no registry.
-Result<std::unique_ptr<net::HttpClient>> connect_registry(const GatewayFlags& flags,
-                                                          registry::Target& target) {
-  if (flags.registry.empty()) return std::unique_ptr<net::HttpClient>();
-  TRY([[maybe_unused]] const net::Url checked,
-      net::Url::parse(flags.registry).context("--registry"));
-  net::ClientOptions reach;
-  if (!flags.registry_token.empty()) {
-    TRY(const auto token, read_if_exists(flags.registry_token, "--registry-token-file"));
-    if (!token) {
-      log::warn("no token of the registry, uploads of nodes are refused",
-                {{"file", flags.registry_token}});
-      return std::unique_ptr<net::HttpClient>();
-    }
-    target.token = trim(*token);
-  }
-  if (!flags.registry_ca.empty()) {
-    TRY(const auto ca, read_if_exists(flags.registry_ca, "--registry-ca-file"));
-    if (!ca) log::warn("no authority of the registry", {{"file", flags.registry_ca}});
-    reach.extra_ca_pem = ca.value_or("");
-  }
-  target.url = flags.registry;
-  return net::make_client(reach);
 }
 
 /// Reads the authority from files, else from the cluster.
@@ -148,7 +114,7 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
 
   gateway::Gateway::Options options;
   TRY(const std::unique_ptr<net::HttpClient> registry_client,
-      connect_registry(flags, options.uploads.registry));
+      connect_registry(flags.registry, "uploads of nodes are refused", options.uploads.registry));
   options.registry = registry_client.get();
   options.uploads.metrics = &registry;
   options.streams = flags.streams;
@@ -231,12 +197,12 @@ void add_gateway_command(Program program) {
   command->add_option("--tls-cert", flags->tls_cert,
                       "PEM of another certificate, then its chain; default: one of the authority");
   command->add_option("--tls-key", flags->tls_key, "PEM of the key of --tls-cert");
-  command->add_option("--registry", flags->registry,
+  command->add_option("--registry", flags->registry.url,
                       "URL of `varda registry` for files that nodes upload; default: none");
-  command->add_option("--registry-token-file", flags->registry_token,
+  command->add_option("--registry-token-file", flags->registry.token_file,
                       "file with the token of --registry; without the file, nodes cannot upload; "
                       "default: none");
-  command->add_option("--registry-ca-file", flags->registry_ca,
+  command->add_option("--registry-ca-file", flags->registry.ca_file,
                       "PEM certificates to trust for --registry, in addition to the machine's");
   command
       ->add_option("--allow-stream-target", flags->stream_targets,

@@ -18,6 +18,8 @@ namespace {
 using api::IncrementalLearningJob;
 using codec::Json;
 
+constexpr std::int64_t kMinimumSamples = 1;  // default of trainSpec.trigger.minimumSamples
+
 struct IncrementalFlags {
   SessionFlags session;
   std::string name;
@@ -51,6 +53,14 @@ Status request_training(const Context& ctx, cli::Session& session, const std::st
   if (job.spec.suspend)
     return Error(Code::kInvalid, "incrementallearningjob " + name +
                                      " is suspended: set spec.suspend to false first");
+  // The operator would refuse the request, and show that in the status only.
+  const bool needs_samples =
+      job.spec.train_spec.trigger["minimumSamples"].as_integer(kMinimumSamples) > 0;
+  if (needs_samples && job.status.samples.fresh == 0 && job.status.round > 0)
+    return Error(Code::kInvalid, "incrementallearningjob " + name +
+                                     " has nothing to train on: earlier rounds have used all " +
+                                     std::to_string(job.status.samples.total) +
+                                     " samples of Dataset " + job.spec.dataset.name);
   TRY_VOID(annotate(ctx, session, name, IncrementalLearningJob::kTrainAnnotation));
   session.out("training requested; `varda il history " + name + "` shows the rounds\n");
   return {};

@@ -9,6 +9,7 @@
 
 #include "admin.h"
 #include "base/rng.h"
+#include "blob_names.h"
 #include "codec/digest.h"
 #include "command.h"
 #include "controller_flags.h"
@@ -25,6 +26,7 @@
 #include "net/certificates.h"
 #include "net/url.h"
 #include "os/memory.h"
+#include "registry_access.h"
 #include "runtime/manager.h"
 
 namespace varda::app {
@@ -37,7 +39,8 @@ struct OperatorFlags {
   std::vector<std::string> namespaces;
   ControllerFlags controllers;
   std::vector<std::string> allow_sources;
-  std::string registry, job_gateway = "https://varda-gateway.varda-system.svc:10443";
+  RegistryAccess registry;
+  std::string job_gateway = "https://varda-gateway.varda-system.svc:10443";
   bool elect = true;
   std::int64_t lease_ms = 15'000, renew_ms = 10'000, retry_ms = 2'000;
 };
@@ -110,10 +113,10 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   TRY(hosting::Options hosting_options,
       model_options(flags.controllers, flags.controllers.servers));
   TRY(hosting_options.fetch_arguments, allow_source_arguments(flags.allow_sources));
-  if (!flags.registry.empty()) {
-    TRY([[maybe_unused]] const auto url, net::Url::parse(flags.registry).context("--registry"));
-    hosting_options.registry_url = flags.registry;
-  }
+  registry::Target results;
+  TRY(const auto results_client,
+      connect_registry(flags.registry, "trainings have no place for their results", results));
+  if (results_client) hosting_options.registry_url = results.url;
   hosting::CertificateIssuer::Options certificates;
   if (const std::string own = own_namespace(flags); !own.empty()) certificates.ns = own;
   const auto issuer = hosting::CertificateIssuer::create(*client, std::move(certificates));
@@ -133,6 +136,13 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
           flags.admin, registry, [&manager] { return manager.ready(); }, controllers->metrics()));
   const std::jthread trimmer(
       [](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
+  std::jthread reporter;
+  if (results_client) {
+    reporter = std::jthread([&](const std::stop_token& stop) {
+      report_named_blobs(Context(stop), *client, flags.namespaces, *results_client, results,
+                         holder_name(config.server, config.tls.ca_pem, flags.namespaces));
+    });
+  }
   return manager.run(ctx);
 }
 
@@ -153,9 +163,14 @@ void add_operator_command(Program program) {
       "YAML file with the server of each frameworkType, merged over the built-in table");
   add_controller_flags(*command, flags->controllers);
   add_allow_source_flag(*command, flags->allow_sources);
-  command->add_option("--registry", flags->registry,
-                      "URL of `varda registry`, where nodes find results of TrainingModels; "
-                      "default: none");
+  command->add_option("--registry", flags->registry.url,
+                      "URL of `varda registry`, which stores results of trainings; it keeps the "
+                      "files that objects name; default: none");
+  command->add_option("--registry-token-file", flags->registry.token_file,
+                      "file with the token of --registry; without the file, the operator does not "
+                      "use the registry; default: none");
+  command->add_option("--registry-ca-file", flags->registry.ca_file,
+                      "PEM certificates to trust for --registry, in addition to the machine's");
   command
       ->add_option("--job-gateway", flags->job_gateway,
                    "https://HOST:PORT where the agents of Jobs reach a gateway, for TrainingModels "

@@ -125,21 +125,4 @@ Result<std::string> registry_token(os::FileSystem& fs, const os::Path& data_dir)
   return token;
 }
 
-std::set<codec::Sha256> digests_in(std::string_view text) {
-  constexpr std::size_t kDigits = 64;
-  std::set<codec::Sha256> out;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i <= text.size(); ++i) {
-    const bool hex = i < text.size() &&
-                     ((text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f'));
-    if (hex) continue;
-    if (i - begin == kDigits) {
-      const auto digest = codec::Sha256::parse(text.substr(begin, kDigits));
-      if (digest.ok()) out.insert(*digest);
-    }
-    begin = i + 1;
-  }
-  return out;
-}
-
 }  // namespace varda::app

@@ -64,7 +64,4 @@ class RegistryServer {
 Result<std::string> registry_token(os::FileSystem& fs, const os::Path& data_dir);
 os::Path registry_token_file(const os::Path& data_dir);
 
-/// Every SHA-256 in the text: runs of exactly 64 lower-case hex digits.
-std::set<codec::Sha256> digests_in(std::string_view text);
-
 }  // namespace varda::app

@@ -9,17 +9,7 @@
 namespace varda::app {
 namespace registry_server_test {
 
-using codec::Sha256;
 using os::testing::TestDirectory;
-
-TEST(RegistryServer, DigestsAreRunsOf64HexDigits) {
-  const std::string a = Sha256::of("a").hex(), b = Sha256::of("b").hex();
-  EXPECT_EQ(digests_in("{\"url\":\"http://x/sha256:" + a + "\",\"sha256\":\"" + b + "\"}"),
-            (std::set<Sha256>{Sha256::of("a"), Sha256::of("b")}));
-  EXPECT_EQ(digests_in(a), std::set<Sha256>{Sha256::of("a")});
-  EXPECT_TRUE(digests_in(a + "0 " + a.substr(1) + " " + std::string(64, 'A')).empty());
-  EXPECT_TRUE(digests_in("").empty());
-}
 
 TEST(RegistryServer, TokenIsMadeOnceForItsOwner) {
   const TestDirectory root;

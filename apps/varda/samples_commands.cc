@@ -141,27 +141,17 @@ Status label_samples(SampleFlags flags) {
   return {};
 }
 
-bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends) {
-  for (const char* end : ends)
-    if (name.ends_with(end)) return true;
-  return false;
-}
-
 Status export_samples(const SampleFlags& flags) {
   TRY(const os::Path root, spool_of(flags));
   os::FileSystem& fs = os::real_file_system();
   if (flags.to.ends_with(".html")) return write_sheet(root, "Samples of " + flags.model, flags.to);
-  const bool gzip = ends_with_any(flags.to, {".tar.gz", ".tgz"});
-  const bool zstd = ends_with_any(flags.to, {".tar.zst"});
   const os::Path to = std::filesystem::absolute(flags.to).lexically_normal();
-  if (!gzip && !zstd && !flags.to.ends_with(".tar")) {
+  TRY(const auto format, cli::export_format(to));
+  if (!format) {
     TRY_VOID(cli::export_folder(fs, root, to));
   } else {
     TRY(os::NewFile file, os::NewFile::create(to));
-    TRY_VOID(cli::export_archive(fs, root,
-                                 gzip   ? codec::ArchiveFormat::kTarGzip
-                                 : zstd ? codec::ArchiveFormat::kTarZstd
-                                        : codec::ArchiveFormat::kTar,
+    TRY_VOID(cli::export_archive(fs, root, *format,
                                  [&file](std::string_view bytes) { return file.write(bytes); }));
     TRY_VOID(file.keep());
   }
@@ -228,8 +218,9 @@ void add_samples_commands(Program program) {
 
   const auto exported = add("export", "copy all samples with their facts", export_samples);
   exported.first
-      ->add_option("--to", exported.second->to,
-                   "a new folder, or a file .tar, .tar.gz, .tar.zst, or a contact sheet .html")
+      ->add_option(
+          "--to", exported.second->to,
+          "a new folder, or a file .zip, .tar, .tar.gz, .tar.zst, or a contact sheet .html")
       ->required();
 }
 

@@ -280,7 +280,8 @@ Json CoordinatorImpl::task_json(const std::string& client, const Task& task) {
                         .control = beside_.control,
                         .update_bytes_max = update_bytes_max_,
                         .values = layout_->size(),
-                        .job = job_},
+                        .job = job_,
+                        .secure_weight_max = secure_ ? secure_weight_max_ : 0},
                        *store_, clock_.now());
 }
 
@@ -302,13 +303,14 @@ Verdict CoordinatorImpl::verdict(const std::string& client, std::string_view tas
 
 Result<Coordinator::Submitted> CoordinatorImpl::submit(const std::string& client,
                                                        const std::string& task,
-                                                       const Sha256& digest, const os::Path& file) {
+                                                       const Sha256& digest,
+                                                       const UploadedFile& file) {
   return accept(
       client, task, digest,
       [&](const RoundMachine::TrainTask& train) {
-        return check_->file(fs_, file, task, Sha256::parse(train.model).value());
+        return check_->file(fs_, file.path, file.norm, task, Sha256::parse(train.model).value());
       },
-      [&](const StoredUpdate& stored) { return store_->accept(file, stored); });
+      [&](const StoredUpdate& stored) { return store_->accept(file.path, stored); });
 }
 
 Result<Coordinator::Submitted> CoordinatorImpl::submit_bytes(const std::string& client,

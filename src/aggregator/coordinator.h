@@ -98,9 +98,14 @@ class Coordinator {
     std::string message;                                       // of kRefused
     std::optional<federated::RefusalReason> reason;            // of kRefused
   };
+  /// A finished upload: its bytes have the digest of the request.
+  struct UploadedFile {
+    os::Path path;
+    std::optional<double> norm = {};  // of a federated::UpdateScan over exactly these bytes
+  };
   /// Checks an update and makes it count. Blocks. An error is the disk's, and a retry may help.
   virtual Result<Submitted> submit(const std::string& client, const std::string& task,
-                                   const codec::Sha256& digest, const os::Path& file) = 0;
+                                   const codec::Sha256& digest, const UploadedFile& file) = 0;
   /// The same for an update in memory.
   virtual Result<Submitted> submit_bytes(const std::string& client, const std::string& task,
                                          std::string bytes) = 0;

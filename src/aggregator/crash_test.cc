@@ -32,7 +32,7 @@ Result<Coordinator::Submitted> upload(Coordinator& job, const std::string& clien
                           {.first = first, .length = last - first, .total = bytes.size()}));
     TRY_VOID(piece->write(std::string_view(bytes).substr(first, last - first)));
     TRY(const auto file, piece->finish());
-    if (file) return job.submit(client, task, digest, *file);
+    if (file) return job.submit(client, task, digest, {*file});
     first = last;
   }
 }

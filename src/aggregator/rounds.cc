@@ -5,6 +5,7 @@
 #include "aggregator/internal/coordinator_impl.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "codec/digest.h"
 #include "federated/masked_update.h"
 #include "federated/rules.h"
 
@@ -26,6 +27,20 @@ using Phase = RoundMachine::Phase;
 constexpr std::chrono::milliseconds kFirstPause{200}, kLongestPause{10'000};
 constexpr std::chrono::milliseconds kSecureStepMin{1000}, kSecureStepMax{60'000};
 constexpr int kSecureStepsInDeadline = 5;
+
+/// The step before.
+std::string_view ended_step(SecureRound::Step present) {
+  if (present == SecureRound::Step::kShares) return "keys";
+  return present == SecureRound::Step::kOpened ? "shares" : "opened";
+}
+
+/// Raw keys of the signers in the settings, which are checked.
+std::set<std::string> raw_signers(const federated::SecureSettings& secure) {
+  std::set<std::string> out;
+  for (const std::string& signer : secure.signers)
+    out.insert(codec::unbase64(signer).value_or(std::string()));
+  return out;
+}
 
 }  // namespace
 
@@ -187,13 +202,15 @@ void CoordinatorImpl::begin_secure() {
   if (!task || (secure_ && secure_->task() == *task)) return;
   const auto step_time = std::clamp<std::chrono::milliseconds>(
       settings_.round_deadline / kSecureStepsInDeadline, kSecureStepMin, kSecureStepMax);
+  secure_weight_max_ = federated::secure_weight_max(settings_);
   secure_.emplace(
       *task,
       SecureRound::Options{.sum = {.id = secure_sum_name(job_, *task),
                                    .length = layout_->size() + federated::kMaskedTail},
                            .neighbours = static_cast<std::size_t>(settings_.secure->neighbours),
                            .seed = system_rng().next(),
-                           .step_time = step_time},
+                           .step_time = step_time,
+                           .trusted_signers = raw_signers(*settings_.secure)},
       clock_.now());
 }
 
@@ -201,13 +218,19 @@ void CoordinatorImpl::advance_secure() {
   if (!secure_ || machine_->phase() != Phase::kTraining) return;
   const auto least = static_cast<std::size_t>(machine_->quorum());
   const auto closed = secure_->advance(machine_->working(), least, clock_.now());
+  if (closed.ok() && !*closed) return;
+  std::map<std::string, std::string> refused;
+  for (const auto& [client, why] : secure_->refused()) {
+    log::warn("client left out of secure aggregation",
+              {{"task", secure_->task()}, {"client", client}, {"reason", why}});
+    refused.emplace(client, "bad_shares: " + why);
+  }
+  note(machine_->refuse_keys(refused, clock_.now()));
   if (!closed.ok())
     return repeat_round(RoundMachine::RepeatCause::kFailed, closed.error().message());
-  if (!*closed) return;
-  log::info("step of secure aggregation ended",
-            {{"task", secure_->task()},
-             {"step", secure_->step() == SecureRound::Step::kShares ? "keys" : "shares"},
-             {"clients", (*closed)->size()}});
+  log::info("step of secure aggregation ended", {{"task", secure_->task()},
+                                                 {"step", ended_step(secure_->step())},
+                                                 {"clients", (*closed)->size()}});
   note(machine_->fix_clients(**closed, clock_.now()));
 }
 
@@ -227,6 +250,11 @@ Status CoordinatorImpl::put_secure(const std::string& client, std::string_view t
   // New keys after the exchange: the client lost the old ones in a restart.
   if (!put.ok() && put.error().code() == Code::kConflict && message == SecureRound::Message::kKeys)
     note(machine_->withdrew(client, clock_.now()));
+  if (!put.ok() && put.error().code() == Code::kUnauthenticated) {
+    // The neighbours would leave the round because of these keys.
+    note(machine_->refused(client, task, "bad_signature: " + put.error().message(), clock_.now()));
+    return Error(Code::kForbidden, put.error().message());
+  }
   TRY_VOID(put);
   woken_ = true;
   work_.notify_all();

@@ -9,8 +9,10 @@ namespace {
 using codec::Json;
 using Message = SecureRound::Message;
 
-constexpr std::pair<std::string_view, Message> kMessages[] = {
-    {"keys", Message::kKeys}, {"shares", Message::kShares}, {"unmask", Message::kUnmask}};
+constexpr std::pair<std::string_view, Message> kMessages[] = {{"keys", Message::kKeys},
+                                                              {"shares", Message::kShares},
+                                                              {"opened", Message::kOpened},
+                                                              {"unmask", Message::kUnmask}};
 
 SecureRound::Step step_of(Message message) {
   switch (message) {
@@ -18,6 +20,8 @@ SecureRound::Step step_of(Message message) {
       return SecureRound::Step::kKeys;
     case Message::kShares:
       return SecureRound::Step::kShares;
+    case Message::kOpened:
+      return SecureRound::Step::kOpened;
     case Message::kUnmask:
       return SecureRound::Step::kUnmask;
   }
@@ -46,8 +50,9 @@ SecureRound::SecureRound(std::string task, const Options& options, SteadyTime no
     : task_(std::move(task)),
       step_time_(options.step_time),
       server_(std::make_unique<privacy::SumServer>(
-          options.sum,
-          privacy::SumServer::Options{.degree = options.neighbours, .seed = options.seed})),
+          options.sum, privacy::SumServer::Options{.degree = options.neighbours,
+                                                   .seed = options.seed,
+                                                   .trusted_signers = options.trusted_signers})),
       deadline_(now + options.step_time) {}
 
 Status SecureRound::put(const std::string& client, Message message, const Json& json) {
@@ -56,7 +61,11 @@ Status SecureRound::put(const std::string& client, Message message, const Json& 
     const auto at = keys_.find(client);
     if (at != keys_.end() && at->second == codec::write_json(json)) return {};
   }
-  if (message == Message::kShares && step_ == Step::kVectors && shares_.contains(client)) return {};
+  const bool takes_part = shares_.contains(client);
+  if (message == Message::kShares && takes_part &&
+      (step_ == Step::kOpened || step_ == Step::kVectors))
+    return {};
+  if (message == Message::kOpened && takes_part && step_ == Step::kVectors) return {};
   if (step_ != step_of(message)) return wrong_step();
   // The rounds' thread computes the sum: it has enough shares.
   if (!server_) return {};
@@ -67,6 +76,9 @@ Status SecureRound::put(const std::string& client, Message message, const Json& 
       break;
     case Message::kShares:
       status = server_->take_shares(client, json);
+      break;
+    case Message::kOpened:
+      status = server_->take_opened(client, json);
       break;
     case Message::kUnmask:
       status = server_->take_unmasking(client, json);
@@ -79,6 +91,7 @@ Status SecureRound::put(const std::string& client, Message message, const Json& 
   }
   if (message == Message::kKeys) keys_.emplace(client, codec::write_json(json));
   if (message == Message::kShares) shares_.insert(client);
+  if (message == Message::kOpened) opened_.insert(client);
   return {};
 }
 
@@ -95,10 +108,15 @@ Result<std::optional<Json>> SecureRound::get(const std::string& client, Message 
   }
   if (step_ == Step::kShares) return nothing();
   if (!shares_.contains(client))
-    return Error(Code::kForbidden, "the client sent no shares before the vectors were due");
+    return Error(Code::kForbidden, "the round's secure sum has no part for this client's shares");
   if (message == Message::kShares) {
     if (!server_) return wrong_step();
     return std::optional(server_->shares_for(client));
+  }
+  if (step_ == Step::kOpened) return nothing();
+  if (message == Message::kOpened) {
+    if (!server_) return wrong_step();
+    return std::optional(server_->members_of(client));
   }
   if (step_ == Step::kVectors || !server_) return nothing();
   if (!server_->summed().contains(client))
@@ -109,7 +127,7 @@ Result<std::optional<Json>> SecureRound::get(const std::string& client, Message 
 Result<std::optional<std::set<std::string>>> SecureRound::advance(
     const std::set<std::string>& working, std::size_t least, SteadyTime now) {
   const auto nothing = [] { return std::optional<std::set<std::string>>(); };
-  if (step_ != Step::kKeys && step_ != Step::kShares) return nothing();
+  if (step_ == Step::kVectors || step_ == Step::kUnmask) return nothing();
   const bool is_over = now >= deadline_;
   if (is_over) deadline_ = now + step_time_;
   std::set<std::string> known;
@@ -122,16 +140,26 @@ Result<std::optional<std::set<std::string>>> SecureRound::advance(
     deadline_ = now + step_time_;
     return std::optional(std::move(known));
   }
-  const bool complete = std::all_of(known.begin(), known.end(), [&](const std::string& client) {
-    return shares_.contains(client) || !working.contains(client);
-  });
+  const bool opens = step_ == Step::kOpened;
+  const std::set<std::string>& expected = opens ? shares_ : known;
+  const std::set<std::string>& sent = opens ? opened_ : shares_;
+  const bool complete =
+      std::all_of(expected.begin(), expected.end(), [&](const std::string& client) {
+        return sent.contains(client) || !working.contains(client);
+      });
   if (!complete && !is_over) return nothing();
+  const Status closed = opens ? server_->close_opened() : server_->close_shares();
+  if (opens) {
+    refused_ = server_->refused();
+    shares_ = server_->members();
+  }
   if (shares_.size() < least)
     return Error(Code::kUnavailable, std::to_string(shares_.size()) +
                                          " clients sent shares of keys, and the round needs " +
                                          std::to_string(least));
-  TRY_VOID(server_->close_shares());
-  step_ = Step::kVectors;
+  TRY_VOID(closed);
+  step_ = opens ? Step::kVectors : Step::kOpened;
+  deadline_ = now + step_time_;
   return std::optional(shares_);
 }
 

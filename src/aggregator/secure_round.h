@@ -34,14 +34,15 @@ namespace varda::aggregator {
 class SecureRound {
  public:
   /// kVectors: the clients train and upload.
-  enum class Step : std::uint8_t { kKeys, kShares, kVectors, kUnmask };
+  enum class Step : std::uint8_t { kKeys, kShares, kOpened, kVectors, kUnmask };
   /// The parts of the protocol that clients send and ask for, as in /v1/secure/TASK/keys.
-  enum class Message : std::uint8_t { kKeys, kShares, kUnmask };
+  enum class Message : std::uint8_t { kKeys, kShares, kOpened, kUnmask };
   struct Options {
     privacy::SumTask sum;
     std::size_t neighbours = 10;
     std::uint64_t seed = 0;  // of the graph; secret until the keys are closed
     Duration step_time = std::chrono::seconds(60);
+    std::set<std::string> trusted_signers = {};  // as SumServer's
   };
   SecureRound(std::string task, const Options& options, SteadyTime now);
 
@@ -52,16 +53,19 @@ class SecureRound {
 
   /// A client's message. A repeated one is ignored. kConflict: the step is over, not yet due, or
   /// the client has sent other keys. kForbidden: the client has no part in the step. kInvalid: a
-  /// broken message.
+  /// broken message. kUnauthenticated: keys without a trusted signature.
   Status put(const std::string& client, Message message, const codec::Json& json);
   /// The answer for a client; nothing: not yet. kForbidden: the client is not in the sum.
   Result<std::optional<codec::Json>> get(const std::string& client, Message message) const;
 
-  /// Ends the step of keys or shares when all of `working` have sent theirs, or when its time is
-  /// over, but not with fewer than `least` keys. Returns the clients that remain if a step ended.
-  /// kUnavailable: too few are left.
+  /// Ends a step before the vectors when all of `working` have sent their message, or when its time
+  /// is over, but not with fewer than `least` keys. Returns the clients that remain if a step
+  /// ended. kUnavailable: too few are left.
   Result<std::optional<std::set<std::string>>> advance(const std::set<std::string>& working,
                                                        std::size_t least, SteadyTime now);
+  /// Clients that the step kOpened dropped because of bad shares, with the reason. Also set after
+  /// an error of advance().
+  const std::map<std::string, std::string>& refused() const { return refused_; }
   /// Time for the next advance(), or the end of the step kUnmask.
   std::optional<SteadyTime> due() const;
 
@@ -77,11 +81,13 @@ class SecureRound {
   Step step_ = Step::kKeys;
   SteadyTime deadline_;
   std::map<std::string, std::string> keys_;  // by client, as JSON
-  std::set<std::string> shares_;             // clients that sent them
+  std::set<std::string> shares_;             // clients that sent them; after kOpened, the members
+  std::set<std::string> opened_;             // clients that opened the shares for them
+  std::map<std::string, std::string> refused_;
 };
 
 std::string_view to_string(SecureRound::Message message);
-/// "keys", "shares", "unmask"; nothing: another word.
+/// "keys", "shares", "opened", "unmask"; nothing: another word.
 std::optional<SecureRound::Message> parse_secure_message(std::string_view text);
 
 }  // namespace varda::aggregator

@@ -141,7 +141,7 @@ class SecureJobs : public ::testing::Test {
 
   void start() {
     Coordinator::Options options = sample_.options();
-    options.settle = milliseconds(50);
+    options.settle = std::chrono::seconds(5);  // a busy machine starts the clients slowly
     auto opened =
         Coordinator::open(options, sample_.model(), files_ / "job", os::real_file_system());
     ASSERT_TRUE(opened.ok()) << opened.error();
@@ -426,6 +426,13 @@ class SecureMessages : public SecureJobs {
     const Answer answer = ask(one.name(), "GET", one.path("shares") + "?wait=20");
     ASSERT_EQ(answer.status, 200) << answer.body;
     EXPECT_TRUE(one.sum().take_shares(codec::parse_json(answer.body).value()).ok());
+    EXPECT_EQ(ask(one.name(), "PUT", one.path("opened"), text(one.sum().opened())).status, 200);
+  }
+  void take_members(ByHand& one) {
+    const Answer answer = ask(one.name(), "GET", one.path("opened") + "?wait=20");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const Status taken = one.sum().take_members(codec::parse_json(answer.body).value());
+    EXPECT_TRUE(taken.ok()) << taken.error();
   }
 };
 
@@ -463,6 +470,7 @@ TEST_F(SecureMessages, NeighboursFinishTheSumForAClientThatDropsAfterItsVector) 
   take_neighbours(*first);
   send_shares(*first);
   take_shares(*first);
+  take_members(*first);
   const std::string bytes =
       first->update(delta_of(first->name(), 1, changes()), samples_of(first->name()));
   EXPECT_EQ(ask(first->name(), "PUT", first->upload_path(bytes), bytes).status, 201);
@@ -470,6 +478,125 @@ TEST_F(SecureMessages, NeighboursFinishTheSumForAClientThatDropsAfterItsVector) 
   EXPECT_EQ(end.reason, "Complete") << end.message;
   EXPECT_EQ(end.history[0].updates, 5);
   expect_near(weights(), expected({{0, 1, 2, 3, 4}}), 1e-3);
+}
+
+/// The client's shares. Those for the first `count` neighbours cannot be opened.
+Json broken_shares(ByHand& one, std::size_t count) {
+  Json shares = Json::object();
+  for (const auto& [to, sealed] : one.sum().shares()["shares"].as_object()) {
+    std::string bytes = codec::unbase64(sealed.as_string()).value();
+    if (count > 0) bytes[20] ^= 1;
+    if (count > 0) --count;
+    shares.set(to, codec::base64(bytes));
+  }
+  return Json::object({{"shares", std::move(shares)}});
+}
+
+TEST_F(SecureMessages, ClientWithSharesThatNeighboursCannotOpenIsOutOfTheSum) {
+  open_round();
+  start_clients(1);
+  const auto first = by_hand(0);
+  send_keys(*first);
+  take_neighbours(*first);
+  EXPECT_EQ(ask(first->name(), "PUT", first->path("shares"), text(broken_shares(*first, 4))).status,
+            200);
+  take_shares(*first);
+  EXPECT_EQ(ask(first->name(), "GET", first->path("opened") + "?wait=20").status, 403);
+  const Snapshot end = finished();
+  EXPECT_EQ(end.reason, "Complete") << end.message;
+  ASSERT_EQ(end.history.size(), 1u);
+  EXPECT_EQ(end.history[0].repeats, 0);
+  EXPECT_EQ(end.history[0].updates, 4);
+  EXPECT_EQ(end.history[0].refused, 1);
+  expect_near(weights(), expected({{1, 2, 3, 4}}), 1e-3);
+  ASSERT_FALSE(end.clients.empty());
+  EXPECT_EQ(end.clients[0].name, first->name());
+  EXPECT_EQ(end.clients[0].reason, "bad_shares: 4 of 4 neighbours cannot open its shares");
+}
+
+TEST_F(SecureMessages, OneShareThatCannotBeOpenedCostsNoClient) {
+  open_round();
+  start_clients(1);
+  const auto first = by_hand(0);
+  send_keys(*first);
+  take_neighbours(*first);
+  EXPECT_EQ(ask(first->name(), "PUT", first->path("shares"), text(broken_shares(*first, 1))).status,
+            200);
+  take_shares(*first);
+  take_members(*first);
+  const std::string bytes =
+      first->update(delta_of(first->name(), 1, changes()), samples_of(first->name()));
+  EXPECT_EQ(ask(first->name(), "PUT", first->upload_path(bytes), bytes).status, 201);
+  const Snapshot end = finished();
+  EXPECT_EQ(end.reason, "Complete") << end.message;
+  EXPECT_EQ(end.history[0].updates, 5);
+  EXPECT_EQ(end.history[0].refused, 0);
+  expect_near(weights(), expected({{0, 1, 2, 3, 4}}), 1e-3);
+}
+
+TEST_F(SecureMessages, FalseReportsDropNoOtherClient) {
+  open_round();
+  start_clients(1);
+  const auto first = by_hand(0);
+  send_keys(*first);
+  take_neighbours(*first);
+  send_shares(*first);
+  EXPECT_EQ(ask(first->name(), "GET", first->path("shares") + "?wait=20").status, 200);
+  Json all = Json::array();
+  for (std::size_t i = 1; i < 5; ++i) all.push_back(sample_.clients()[i]);
+  const std::string report = text(Json::object({{"unopened", std::move(all)}}));
+  EXPECT_EQ(ask(first->name(), "PUT", first->path("opened"), report).status, 200);
+  job_->left(first->name());
+  const Snapshot end = finished();
+  EXPECT_EQ(end.reason, "Complete") << end.message;
+  EXPECT_EQ(end.history[0].repeats, 0);
+  EXPECT_EQ(end.history[0].updates, 4);
+  EXPECT_EQ(end.history[0].refused, 0);
+  expect_near(weights(), expected({{1, 2, 3, 4}}), 1e-3);
+}
+
+TEST_F(SecureMessages, KeysWithoutATrustedSignatureStopNoOtherClient) {
+  std::set<std::string> trusted;
+  std::vector<std::shared_ptr<const codec::Ed25519PrivateKey>> signing;
+  for (std::size_t i = 0; i < 5; ++i) {
+    signing.push_back(
+        std::make_shared<const codec::Ed25519PrivateKey>(codec::Ed25519PrivateKey::generate()));
+    const auto key = signing.back()->public_key();
+    trusted.insert(std::string(key.bytes.begin(), key.bytes.end()));
+    sample_.settings.secure->signers.push_back(key.base64());
+  }
+  open_round();
+  for (std::size_t i = 1; i < 5; ++i)
+    client(i).options.secure = {
+        .required = true, .trusted_signers = trusted, .signing_key = signing[i]};
+  const auto first = by_hand(0);
+  const Answer refused = ask(first->name(), "PUT", first->path("keys"), text(first->sum().keys()));
+  EXPECT_EQ(refused.status, 403) << refused.body;
+  start_clients(1);
+  const Snapshot end = finished();
+  EXPECT_EQ(end.reason, "Complete") << end.message;
+  EXPECT_EQ(end.history[0].repeats, 0);
+  EXPECT_EQ(end.history[0].updates, 4);
+  expect_near(weights(), expected({{1, 2, 3, 4}}), 1e-3);
+  EXPECT_TRUE(end.clients[0].reason.starts_with("bad_signature: ")) << end.clients[0].reason;
+}
+
+TEST_F(SecureMessages, ChangedWeightLimitAppliesFromTheNextRoundOn) {
+  sample_.settings.rounds = 2;
+  sample_.settings.bounds.weight_max = 100;
+  open_round();
+  const std::string name = sample_.clients()[0];
+  const Json before = task(name);
+  EXPECT_EQ(before["secure"]["weightMax"].as_double(), 100);
+  federated::Settings changed = sample_.settings;
+  changed.bounds.weight_max = 20;
+  ASSERT_TRUE(job_->update_settings(changed).ok());
+  // A client that asks later must weigh like one that asked before.
+  const Json after = task(name);
+  EXPECT_EQ(after["id"].as_string(), before["id"].as_string());
+  EXPECT_EQ(after["secure"]["weightMax"].as_double(), 100);
+  start_clients();
+  EXPECT_EQ(finished().reason, "Complete");
 }
 
 TEST_F(SecureMessages, RoundIsRepeatedIfHalfOfTheNeighboursRevealNothing) {
@@ -481,6 +608,7 @@ TEST_F(SecureMessages, RoundIsRepeatedIfHalfOfTheNeighboursRevealNothing) {
   for (const auto& one : silent) take_neighbours(*one);
   for (const auto& one : silent) send_shares(*one);
   for (const auto& one : silent) take_shares(*one);
+  for (const auto& one : silent) take_members(*one);
   for (const auto& one : silent) {
     const std::string bytes = one->file(0);
     EXPECT_EQ(ask(one->name(), "PUT", one->upload_path(bytes), bytes).status, 201);
@@ -504,6 +632,7 @@ TEST_F(SecureMessages, WrongShareOfASurvivorRepeatsTheRound) {
   for (const auto& one : all) take_neighbours(*one);
   for (const auto& one : all) send_shares(*one);
   for (const auto& one : all) take_shares(*one);
+  for (const auto& one : all) take_members(*one);
   for (const auto& one : all) {
     const std::string bytes = one->update(delta_of(one->name(), 1, changes()), 100);
     EXPECT_EQ(ask(one->name(), "PUT", one->upload_path(bytes), bytes).status, 201);
@@ -589,7 +718,12 @@ TEST_F(SecureMessages, HostileMessagesAreRefused) {
         Json::object({{"default/c1", std::string(2000, 'A')}}), Json::object({{"nobody", "AAAA"}})})
     EXPECT_EQ(put(first, "shares", text(Json::object({{"shares", bad}}))), 400) << text(bad);
   for (const auto& one : all) send_shares(*one);
+  EXPECT_EQ(ask(first.name(), "GET", first.path("shares") + "?wait=20").status, 200);
+  for (const char* body : {"{}", R"({"unopened": 7})", R"({"unopened": ["nobody"]})",
+                           R"({"unopened": ["default/c0"]})"})
+    EXPECT_EQ(put(first, "opened", body), 400) << body;
   for (const auto& one : all) take_shares(*one);
+  for (const auto& one : all) take_members(*one);
   EXPECT_EQ(put(first, "unmask", "{}"), 409);  // vectors first
 
   // A vector of another length takes its client out of the round, and the others continue.

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "codec/text.h"
+#include "federated/update_scan.h"
 #include "net/url.h"
 
 namespace varda::aggregator {
@@ -24,6 +25,7 @@ using net::Response;
 constexpr std::size_t kEvaluationBytesMax = 64 << 10;
 constexpr std::size_t kSecureBytesMax = 256 << 10;  // sealed shares for 254 neighbours
 constexpr std::size_t kTaskBytesMax = 128;
+constexpr std::size_t kScansMax = 128;  // 64 KiB each; the files of further uploads are read again
 constexpr std::string_view kDigest = "sha256:";
 constexpr std::string_view kUpdates = "/v1/updates/", kModels = "/v1/models/",
                            kEvaluations = "/v1/evaluations/", kSecure = "/v1/secure/",
@@ -106,7 +108,8 @@ Result<SecurePath> parse_secure_path(std::string_view path) {
   const auto message =
       slash == std::string_view::npos ? std::nullopt : parse_secure_message(path.substr(slash + 1));
   if (!message || slash == 0 || slash > kTaskBytesMax)
-    return Error(Code::kNotFound, "the path must be /v1/secure/TASK/ and keys, shares or unmask");
+    return Error(Code::kNotFound,
+                 "the path must be /v1/secure/TASK/ and keys, shares, opened or unmask");
   return SecurePath{std::string(path.substr(0, slash)), *message};
 }
 
@@ -140,15 +143,28 @@ Result<UploadPiece> parse_piece(const Request& head) {
 /// Writes the body of one piece.
 class Service::Receiver final : public net::BodyReceiver {
  public:
-  Receiver(Service& service, std::string client, UpdatePath path, std::unique_ptr<Upload> upload)
+  Receiver(Service& service, std::string client, UpdatePath path, const UploadPiece& piece,
+           std::unique_ptr<Upload> upload)
       : service_(service),
         client_(std::move(client)),
         path_(std::move(path)),
-        upload_(std::move(upload)) {}
+        upload_(std::move(upload)) {
+    // A piece of a file has too few bytes, and many slow uploads at once too many scans.
+    if (piece.length != piece.total) return;
+    scans_ = service.scans_.fetch_add(1, std::memory_order_relaxed) < kScansMax;
+    if (scans_)
+      scan_.emplace(service.coordinator_.layout(), piece.total);
+    else
+      service.scans_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  ~Receiver() override {
+    if (scans_) service_.scans_.fetch_sub(1, std::memory_order_relaxed);
+  }
 
   std::optional<Response> write(std::string_view bytes) override {
     const Status written = upload_->write(bytes);
     if (!written.ok()) return refuse(written.error());
+    if (scan_) scan_->feed(bytes);
     service_.coordinator_.count_bytes(bytes.size(), 0);
     if (service_.received_bytes_ != nullptr)
       service_.received_bytes_->add(static_cast<double>(bytes.size()));
@@ -156,8 +172,9 @@ class Service::Receiver final : public net::BodyReceiver {
   }
   void finish(net::Responder respond) override {
     service_.pool_.wrap([&service = service_, client = client_, path = path_,
+                         norm = scan_ ? scan_->norm() : std::nullopt,
                          upload = std::shared_ptr<Upload>(std::move(upload_))](const Request&) {
-      return service.finish(*upload, client, path.task, path.digest);
+      return service.finish(*upload, norm, client, path.task, path.digest);
     })(Request(), std::move(respond));
   }
 
@@ -166,6 +183,8 @@ class Service::Receiver final : public net::BodyReceiver {
   const std::string client_;
   const UpdatePath path_;
   std::unique_ptr<Upload> upload_;
+  bool scans_ = false;
+  std::optional<federated::UpdateScan> scan_;
 };
 
 /// Drops the body of an update that counts already. Many clients cannot read an answer before they
@@ -453,13 +472,13 @@ net::Reception Service::receive(const Request& head) {
           std::to_string(coordinator_.store().offset(*client, path->digest).value_or(0)));
     return refusal(std::move(out));
   }
-  return {
-      .receiver = std::make_unique<Receiver>(*this, *client, std::move(*path), std::move(*upload)),
-      .refusal = std::nullopt};
+  return {.receiver = std::make_unique<Receiver>(*this, *client, std::move(*path), *piece,
+                                                 std::move(*upload)),
+          .refusal = std::nullopt};
 }
 
-Response Service::finish(Upload& upload, const std::string& client, const std::string& task,
-                         const Sha256& digest) {
+Response Service::finish(Upload& upload, std::optional<double> norm, const std::string& client,
+                         const std::string& task, const Sha256& digest) {
   const auto file = upload.finish();
   if (!file.ok()) return refuse(file.error());
   if (!*file) {
@@ -468,7 +487,7 @@ Response Service::finish(Upload& upload, const std::string& client, const std::s
                     std::to_string(coordinator_.store().offset(client, digest).value_or(0)));
     return out;
   }
-  const auto submitted = coordinator_.submit(client, task, digest, **file);
+  const auto submitted = coordinator_.submit(client, task, digest, {**file, norm});
   if (!submitted.ok()) return refuse(submitted.error());
   if (submitted->verdict == Verdict::kWanted && accepted_ != nullptr) accepted_->add();
   return verdict_response(

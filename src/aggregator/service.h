@@ -1,6 +1,7 @@
 // The endpoints of a federated job over HTTP: docs/reference/federated-api.yaml has the protocol.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -84,8 +85,8 @@ class Service {
   net::Response update_head(const net::Request& request, const std::string& client);
   net::Response file(const net::Request& request);
   net::Response evaluation(const net::Request& request, const std::string& client);
-  net::Response finish(Upload& upload, const std::string& client, const std::string& task,
-                       const codec::Sha256& digest);
+  net::Response finish(Upload& upload, std::optional<double> norm, const std::string& client,
+                       const std::string& task, const codec::Sha256& digest);
   net::Response verdict_response(federated::Verdict verdict, const std::string& message,
                                  const std::string& reason);
 
@@ -101,6 +102,7 @@ class Service {
   std::set<std::string> polled_ GUARDED_BY(mutex_), dismissed_ GUARDED_BY(mutex_);
   bool tasks_changed_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;
+  std::atomic<std::size_t> scans_{0};  // uploads with a norm that is computed as they arrive
 
   net::HandlerPool pool_;  // running requests use the members above
   std::jthread polls_thread_;

@@ -48,7 +48,8 @@ Json secure_json(const Task& task, const std::string& client, const TaskFacts& f
   if (is_private)
     out.set("clip", settings.privacy->clip);
   else if (facts.needs.weighs_samples)
-    out.set("weightMax", federated::secure_weight_max(settings));
+    out.set("weightMax", facts.secure_weight_max > 0 ? facts.secure_weight_max
+                                                     : federated::secure_weight_max(settings));
   return out;
 }
 

@@ -31,6 +31,7 @@ struct TaskFacts {
   std::uint64_t update_bytes_max = 0;
   std::size_t values = 0;  // of the model
   std::string job;
+  double secure_weight_max = 0;  // of the open secure sum; 0: the settings'
 };
 
 /// A task to train or to evaluate, for one client.

@@ -45,11 +45,14 @@ federated::UpdateLimits UpdateCheck::limits(const std::string& task,
 }
 
 UpdateCheck::Checked UpdateCheck::file(os::FileSystem& fs, const os::Path& path,
-                                       const std::string& task, const codec::Sha256& base) const {
+                                       std::optional<double> norm, const std::string& task,
+                                       const codec::Sha256& base) const {
   if (options_.masked)
     return checked_mask(federated::read_masked(fs, path, task, base,
                                                options_.layout->size() + federated::kMaskedTail));
-  return checked(UpdateReader::open(fs, path, options_.layout, limits(task, base)));
+  federated::UpdateLimits wanted = limits(task, base);
+  if (norm) wanted.checked = federated::UpdateLimits::Checked{.norm = *norm};
+  return checked(UpdateReader::open(fs, path, options_.layout, wanted));
 }
 
 UpdateCheck::Checked UpdateCheck::bytes(std::string bytes, const std::string& task,

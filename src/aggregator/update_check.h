@@ -36,8 +36,9 @@ class UpdateCheck {
   explicit UpdateCheck(Options options) : options_(std::move(options)) {}
 
   using Checked = Result<CheckedUpdate, federated::Refusal>;
-  Checked file(os::FileSystem& fs, const os::Path& path, const std::string& task,
-               const codec::Sha256& base) const;
+  /// `norm`: from an UpdateScan over the bytes of the file, or nothing.
+  Checked file(os::FileSystem& fs, const os::Path& path, std::optional<double> norm,
+               const std::string& task, const codec::Sha256& base) const;
   Checked bytes(std::string bytes, const std::string& task, const codec::Sha256& base) const;
 
  private:

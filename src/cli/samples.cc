@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/text.h"
 #include "cli/printer.h"
 #include "codec/digest.h"
 #include "codec/text.h"
@@ -417,6 +418,26 @@ std::string contact_sheet(std::string_view title, const std::vector<SheetItem>& 
         "<br><small>" + facts.id + "<br>" + html(facts.time) + "</small></figcaption></figure>\n";
   }
   return out + "</main></body></html>\n";
+}
+
+Result<std::optional<codec::ArchiveFormat>> export_format(const os::Path& to) {
+  using codec::ArchiveFormat;
+  static constexpr std::pair<std::string_view, ArchiveFormat> kWritten[] = {
+      {".tar", ArchiveFormat::kTar},      {".tar.gz", ArchiveFormat::kTarGzip},
+      {".tgz", ArchiveFormat::kTarGzip},  {".tar.zst", ArchiveFormat::kTarZstd},
+      {".tzst", ArchiveFormat::kTarZstd}, {".zip", ArchiveFormat::kZip}};
+  static constexpr std::string_view kOthers[] = {".7z",   ".bz2", ".gz", ".lz4",  ".rar",
+                                                 ".tbz2", ".txz", ".xz", ".zipx", ".zst"};
+  const std::string name = lower(to.filename().string());
+  for (const auto& [end, format] : kWritten)
+    if (name.ends_with(end)) return std::optional(format);
+  for (const std::string_view end : kOthers)
+    if (name.ends_with(end))
+      return Error(Code::kInvalid,
+                   to.string() +
+                       ": an export is a new folder, or a file .zip, .tar, .tar.gz, "
+                       ".tar.zst or .html");
+  return std::optional<ArchiveFormat>();
 }
 
 Status export_archive(os::FileSystem& fs, const os::Path& root, codec::ArchiveFormat format,

@@ -59,6 +59,9 @@ struct SheetItem {
 };
 std::string contact_sheet(std::string_view title, const std::vector<SheetItem>& items);
 
+/// The archive that the name of an export asks for; nothing: a folder. kInvalid: an archive that is
+/// not written.
+Result<std::optional<codec::ArchiveFormat>> export_format(const os::Path& to);
 /// Writes pending and labelled samples, with their facts, into an archive.
 Status export_archive(os::FileSystem& fs, const os::Path& root, codec::ArchiveFormat format,
                       const codec::ArchiveWriter::Sink& sink);

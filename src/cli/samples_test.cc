@@ -143,5 +143,16 @@ TEST_F(SamplesOfANode, ExportHasSamplesFactsAndLabels) {
                                  "label/good/" + other.id + ".npy"));
 }
 
+TEST(SamplesExport, NameOfTheFileDecidesTheFormat) {
+  EXPECT_EQ(export_format("/a/x.ZIP").value(), codec::ArchiveFormat::kZip);
+  EXPECT_EQ(export_format("x.tar.gz").value(), codec::ArchiveFormat::kTarGzip);
+  EXPECT_EQ(export_format("/a.zip/x").value(), std::nullopt) << "a folder";
+  for (const char* name : {"x.7z", "x.tar.xz", "x.rar", "x.gz"}) {
+    const auto refused = export_format(name);
+    ASSERT_FALSE(refused.ok()) << name;
+    EXPECT_THAT(refused.error().message(), HasSubstr(".zip, .tar, .tar.gz, .tar.zst"));
+  }
+}
+
 }  // namespace samples_test
 }  // namespace varda::cli

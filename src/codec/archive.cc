@@ -3,6 +3,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <cerrno>
+#include <clocale>
 #include <utility>
 
 #include "codec/internal/gunzip.h"
@@ -73,6 +74,24 @@ EntryKind kind_of(archive_entry* entry) {
 // set, so use the form that exists.
 const char* either(const char* utf8, const char* raw) { return utf8 != nullptr ? utf8 : raw; }
 
+/// Gives this thread a UTF-8 locale. In other locales, libarchive reads no name that a zip marks as
+/// UTF-8, and marks none that it writes.
+class Utf8Names {
+ public:
+  Utf8Names() {
+    static const locale_t kUtf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", locale_t{});
+    if (kUtf8 != locale_t{}) before_ = ::uselocale(kUtf8);
+  }
+  ~Utf8Names() {
+    if (before_ != locale_t{}) ::uselocale(before_);
+  }
+  Utf8Names(const Utf8Names&) = delete;
+  Utf8Names& operator=(const Utf8Names&) = delete;
+
+ private:
+  locale_t before_{};
+};
+
 class Reader final : public ArchiveReader {
  public:
   explicit Reader(ByteSource source) : source_(std::move(source)), archive_(archive_read_new()) {}
@@ -94,6 +113,7 @@ class Reader final : public ArchiveReader {
                    "an ONNX file, not an archive: pack it with `varda pack FILE.onnx`");
     if (!archive_) return Error(Code::kExhausted, "out of memory");
     archive* a = archive_.get();
+    zip_ = starts_with(pending_, "PK");
     if (starts_with(pending_, "\x1F\x8B")) {
       gunzip_ = internal::Gunzip::over(pending_, source_);
       if (gunzip_) pending_.clear();
@@ -108,6 +128,8 @@ class Reader final : public ArchiveReader {
 
   Result<std::optional<ArchiveEntry>> next() override {
     archive_entry* raw = nullptr;
+    std::optional<Utf8Names> names;
+    if (zip_) names.emplace();
     const int code = archive_read_next_header(archive_.get(), &raw);
     if (code == ARCHIVE_EOF) return std::optional<ArchiveEntry>();
     // A warning means that an attribute was not converted (a name in another charset, an ACL); the
@@ -167,6 +189,7 @@ class Reader final : public ArchiveReader {
   std::unique_ptr<internal::Gunzip> gunzip_;  // null: libarchive decompresses
   std::string pending_;                       // bytes that libarchive may use until its next pull
   bool handed_out_ = false;                   // libarchive already got pending_
+  bool zip_ = false;
   std::optional<Error> source_error_;
   std::unique_ptr<archive, FreeReader> archive_;  // last, because closing may call back
 };
@@ -192,10 +215,13 @@ class Writer final : public ArchiveWriter {
         code = archive_write_add_filter_zstd(a);
         break;
       case ArchiveFormat::kTar:
+      case ArchiveFormat::kZip:
         code = archive_write_add_filter_none(a);
         break;
     }
-    if (code == ARCHIVE_OK) code = archive_write_set_format_pax_restricted(a);
+    zip_ = format == ArchiveFormat::kZip;
+    if (code == ARCHIVE_OK)
+      code = zip_ ? archive_write_set_format_zip(a) : archive_write_set_format_pax_restricted(a);
     if (code == ARCHIVE_OK && blocks == Blocks::kNone)
       code = archive_write_set_bytes_per_block(a, 0);
     if (code == ARCHIVE_OK) code = archive_write_set_bytes_in_last_block(a, 1);
@@ -237,7 +263,9 @@ class Writer final : public ArchiveWriter {
       case EntryKind::kOther:
         break;
     }
-    // A warning: the name is not ASCII. No locale is set, so the raw bytes are written with
+    std::optional<Utf8Names> names;
+    if (zip_) names.emplace();
+    // A warning: the name is not ASCII. Without a locale, a tar gets the raw bytes and
     // hdrcharset=BINARY.
     const int code = archive_write_header(archive_.get(), e);
     return code == ARCHIVE_OK || code == ARCHIVE_WARN ? Status() : failure();
@@ -260,8 +288,9 @@ class Writer final : public ArchiveWriter {
     return archive_write_close(archive_.get()) == ARCHIVE_OK ? Status() : failure();
   }
 
-  /// Gives the sink no more bytes. When libarchive frees the writer, it fills the current entry with
-  /// zeros, and ends at the first refusal. (archive_write_fail() would leak the writer's buffer.)
+  /// Gives the sink no more bytes. When libarchive frees the writer, it fills the current entry
+  /// with zeros, and ends at the first refusal. (archive_write_fail() would leak the writer's
+  /// buffer.)
   void abandon() { sink_error_ = Error(Code::kCancelled, "abandoned"); }
 
  private:
@@ -284,6 +313,7 @@ class Writer final : public ArchiveWriter {
   }
 
   Sink sink_;
+  bool zip_ = false;
   std::uint64_t left_ = 0;  // missing bytes of the current entry
   std::optional<Error> sink_error_;
   std::unique_ptr<archive, FreeWriter> archive_;  // last, because freeing may call push()

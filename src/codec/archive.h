@@ -48,7 +48,9 @@ class ArchiveReader {
   virtual Result<std::string> read() = 0;
 };
 
-enum class ArchiveFormat { kTarGzip, kTarZstd, kTar };
+// kZip: the sizes follow the content, so a reader without the end of the archive sees none. No hard
+// links.
+enum class ArchiveFormat { kTarGzip, kTarZstd, kTar, kZip };
 
 /// Writes a reproducible archive: equal entries give equal bytes; times are 0, owners root without
 /// names.

@@ -102,6 +102,23 @@ TEST_P(ArchiveFormats, WrittenEntriesReadBackFromAnyPieceSize) {
   }
 }
 
+TEST(ZipArchive, WrittenFilesReadBack) {
+  const std::string name = "label/Gr\xC3\xBCne \xC3\x84pfel/1.png";
+  const std::vector<Item> items{{file(name, 5), "apple"}, {file("pending/2.npy", 0), ""}};
+  const std::string bytes = pack(ArchiveFormat::kZip, items);
+  EXPECT_EQ(bytes, pack(ArchiveFormat::kZip, items)) << "equal entries give equal bytes";
+  EXPECT_EQ(bytes.substr(0, 4), "PK\x03\x04");
+  // Bit 11 of the flags: the name is UTF-8 (APPNOTE.TXT 6.3.10, section 4.4.4).
+  EXPECT_EQ(bytes[7] & 0x08, 0x08);
+  const auto found = unpack(pieces(bytes, 7));
+  ASSERT_TRUE(found.ok()) << found.error();
+  ASSERT_EQ(found->size(), items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    EXPECT_EQ((*found)[i].entry.path, items[i].entry.path);
+    EXPECT_EQ((*found)[i].bytes, items[i].bytes);
+  }
+}
+
 TEST_P(ArchiveFormats, EqualEntriesGiveEqualBytes) {
   EXPECT_EQ(pack(GetParam(), sample()), pack(GetParam(), sample()));
 }

@@ -1,5 +1,7 @@
 #include "codec/image.h"
 
+#include <utility>
+
 #include "codec/internal/jpeg.h"
 #include "codec/internal/png.h"
 
@@ -25,11 +27,12 @@ Result<ImageHeader> read_image_header(std::string_view bytes) {
   return *format == ImageFormat::kPng ? internal::png_header(bytes) : internal::jpeg_header(bytes);
 }
 
-Result<Image> decode_image(std::string_view bytes, std::size_t pixels_max) {
+Result<Image> decode_image(std::string_view bytes, std::size_t pixels_max,
+                           std::vector<std::uint8_t> memory) {
   const auto format = image_format(bytes);
   if (!format) return neither();
-  return *format == ImageFormat::kPng ? internal::decode_png(bytes, pixels_max)
-                                      : internal::decode_jpeg(bytes, pixels_max);
+  return *format == ImageFormat::kPng ? internal::decode_png(bytes, pixels_max, std::move(memory))
+                                      : internal::decode_jpeg(bytes, pixels_max, std::move(memory));
 }
 
 }  // namespace varda::codec

@@ -41,8 +41,10 @@ Result<ImageHeader> read_image_header(std::string_view bytes);
 
 /// Grey for grey files, else RGB. Drops alpha, keeps the upper 8 of 16 bits, resolves palettes.
 /// Ignores EXIF orientation, gamma and colour profiles. kInvalid: neither JPEG nor PNG, truncated,
-/// or more than `pixels_max` pixels. kUnsupported: a JPEG in CMYK.
-Result<Image> decode_image(std::string_view bytes, std::size_t pixels_max = kImagePixelsMax);
+/// or more than `pixels_max` pixels. kUnsupported: a JPEG in CMYK. `memory`: the pixels of an
+/// earlier image, which the result uses again.
+Result<Image> decode_image(std::string_view bytes, std::size_t pixels_max = kImagePixelsMax,
+                           std::vector<std::uint8_t> memory = {});
 
 /// A PNG with 8 bits per channel. kInvalid: no pixels, or a pixel count that differs from the
 /// sizes.

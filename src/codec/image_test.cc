@@ -55,6 +55,18 @@ TEST(Image, DecodedPixelsMatchTheExpectedValues) {
   }
 }
 
+TEST(Image, MemoryOfAnEarlierImageLeavesNoTrace) {
+  const Json expected = parse_json(file("expected.json")).value();
+  for (const auto& [name, want] : expected.as_object()) {
+    const std::string bytes = file(name);
+    for (const std::size_t size : {1, 100, 100'000}) {
+      const Image image =
+          decode_image(bytes, kImagePixelsMax, std::vector<std::uint8_t>(size, 0xab)).value();
+      EXPECT_EQ(image.pixels, decode_image(bytes)->pixels) << name;
+    }
+  }
+}
+
 TEST(Image, TruncatedImageIsAnErrorAtEveryByte) {
   for (const char* name : {"ramp.jpg", "ramp_progressive.jpg", "grey.jpg", "rgb8.png",
                            "palette2.png", "interlaced.png"}) {

@@ -18,7 +18,7 @@ using codec::Json;
 using Phase = RoundMachine::Phase;
 
 constexpr std::size_t kReasonBytesMax = 512;
-constexpr std::size_t kTaskSuffix = 8;         // hex digits
+constexpr std::size_t kTaskSuffix = 8;  // hex digits
 /// A silent client may be slower than the others, or busy with another task.
 constexpr std::chrono::seconds kEvaluationGraceMin{5};
 constexpr std::int64_t kRememberedRounds = 2;  // synchronous: for clients that lost an answer
@@ -304,8 +304,25 @@ Step RoundMachine::fix_clients(const std::set<std::string>& clients, SteadyTime 
   advance(now);
   if (phase_ != Phase::kTraining || async() || !current_.empty()) return {};
   fixed_ = true;
-  std::erase_if(chosen_, [&](const auto& entry) { return !clients.contains(entry.first); });
+  // Refused clients stay, so that the status has their reason.
+  std::erase_if(chosen_,
+                [&](const auto& entry) { return !entry.second && !clients.contains(entry.first); });
   return {.save = true, .tasks = true};
+}
+
+Step RoundMachine::refuse_keys(const std::map<std::string, std::string>& clients, SteadyTime now) {
+  advance(now);
+  Step step;
+  if (phase_ != Phase::kTraining) return step;
+  for (const auto& [client, reason] : clients) {
+    const auto at = chosen_.find(client);
+    if (at == chosen_.end() || std::exchange(at->second, true)) continue;
+    Refusals& refusals = refusals_[client];
+    ++refusals.in_a_row;
+    refusals.reason = codec::clipped(reason, kReasonBytesMax);
+    step |= Step{.save = true, .tasks = true};
+  }
+  return step;
 }
 
 Step RoundMachine::withdrew(const std::string& client, SteadyTime now) {

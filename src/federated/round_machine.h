@@ -151,6 +151,9 @@ class RoundMachine {
   /// client replaces a lost one. A lost client is not waited for if the quorum is there. Ignored
   /// unless a round is open, and after its first update.
   Step fix_clients(const std::set<std::string>& clients, SteadyTime now);
+  /// These clients, with the reasons, harmed the exchange of keys. They leave the open round, and
+  /// the job after kRefusalsMax. Call before fix_clients() or repeat_round().
+  Step refuse_keys(const std::map<std::string, std::string>& clients, SteadyTime now);
   /// The client cannot send an update in the open round, which has fixed clients: its keys are
   /// lost.
   Step withdrew(const std::string& client, SteadyTime now);

@@ -640,6 +640,25 @@ TEST_F(Rounds, FixedClientsGetNoReplacement) {
   EXPECT_TRUE(upload(m, *++at, 1).step.aggregate);
 }
 
+TEST_F(Rounds, ClientThatHarmsTheExchangeOfKeysIsExcludedAfterThreeRounds) {
+  settings.rounds = 5;
+  settings.quorum = 0.5;
+  RoundMachine m = machine(4);
+  join(m, 1, 4);
+  for (std::int64_t round = 1; round <= 3; ++round) {
+    EXPECT_TRUE(m.refuse_keys({{"c4", "bad_shares"}, {"c9", "unknown"}}, now).save);
+    EXPECT_FALSE(m.refuse_keys({{"c4", "bad_shares"}}, now).save);  // once in a round
+    m.fix_clients({"c1", "c2", "c3"}, now);
+    EXPECT_EQ(m.task_for("c4"), std::nullopt);
+    EXPECT_EQ(m.clients()[3].reason, "bad_shares");
+    for (const char* client : {"c1", "c2", "c3"}) upload(m, client, round);
+    m.aggregated(digest_of("model " + std::to_string(round + 1)), {}, now);
+    EXPECT_EQ(m.history().back().refused, 1);
+  }
+  EXPECT_EQ(m.clients()[3].state, RoundMachine::ClientState::kExcluded);
+  EXPECT_EQ(m.working().size(), 3U);
+}
+
 TEST_F(Rounds, FixedRoundWaitsForALostClientIfTheQuorumIsMissing) {
   settings.quorum = 1;
   RoundMachine m = machine(3);

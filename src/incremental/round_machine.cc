@@ -231,11 +231,16 @@ class Machine {
     if (observation_.suspended) return wait("the job is suspended");
     const bool manual = !observation_.train_request.empty() &&
                         text_of(observation_.train_request) != state_.train_request;
-    if (manual) {
-      state_.train_request = text_of(observation_.train_request);
-      return begin_round("manual request");
-    }
     const Trigger& trigger = settings_.trigger;
+    if (manual) {
+      const auto fresh = new_samples(state_, observation_);
+      const bool needs_samples = trigger.minimum_samples > 0;
+      if (!fresh && needs_samples)
+        return wait("the manual request waits until the samples are counted");
+      state_.train_request = text_of(observation_.train_request);
+      if (!needs_samples || *fresh > 0) return begin_round("manual request");
+      refuse_request();
+    }
     if (trigger.manual) return wait("waits for a manual request");
     due(now_ + trigger.check_period);
     if (const auto until = start_allowed_at(); until && *until > now_) {
@@ -257,6 +262,22 @@ class Machine {
       return wait(std::to_string(*samples) + " of at least " +
                   std::to_string(trigger.minimum_samples) + " new samples");
     return begin_round(result.reason);
+  }
+
+  /// A round without new samples could only fail, so the request uses up no number of a round.
+  void refuse_request() {
+    // Repeated requests must not displace the transitions of rounds.
+    if (!state_.history.empty() && state_.history.back().reason == kNothingToTrain)
+      state_.history.pop_back();
+    record({.round = state_.round,
+            .stage = Stage::kTrain,
+            .phase = Phase::kWaiting,
+            .at = now_,
+            .reason = std::string(kNothingToTrain),
+            .message = state_.samples_seen == 0
+                           ? "nothing to train on: the Dataset has no samples"
+                           : "nothing to train on: earlier rounds have used all " +
+                                 std::to_string(state_.samples_seen) + " samples of the Dataset"});
   }
 
   /// The end of cool-down, quota and back-off; sets limit_.
@@ -749,8 +770,8 @@ class Machine {
     // The round in progress learned from the version that just failed.
     const std::string why = "the base " + bad.version + " was rolled back";
     served_ = state_.trial.has_value() || !state_.rolled.empty();
-    enter(state_.stage, Phase::kFailed, "BaseRolledBack", why);
-    end_round(Outcome::kFailed, "BaseRolledBack", why);
+    enter(state_.stage, Phase::kFailed, kBaseRolledBack, why);
+    end_round(Outcome::kFailed, kBaseRolledBack, why);
     // Nothing is wrong with the next round.
     state_.failed_in_a_row = 0;
   }
@@ -805,7 +826,9 @@ class Machine {
     if (state_.rounds.size() > State::kRoundsKept) state_.rounds.erase(state_.rounds.begin());
     out_.ended = std::move(round);
     enter(Stage::kTrain, Phase::kWaiting, to_string(outcome),
-          "round " + std::to_string(state_.round) + " was " + lower(to_string(outcome)) + ": " +
+          "round " + std::to_string(state_.round) +
+              (outcome == Outcome::kFailed ? " failed: "
+                                           : " was " + lower(to_string(outcome)) + ": ") +
               message);
     return true;
   }

@@ -40,6 +40,11 @@ enum class Phase : std::uint8_t { kWaiting, kReady, kStarting, kRunning, kComple
 std::string_view to_string(Stage stage);  // "Train"
 std::string_view to_string(Phase phase);  // "Waiting"
 
+/// Reason of the transition that refuses a manual request: no sample is new.
+inline constexpr std::string_view kNothingToTrain = "NothingToTrain";
+/// Reason of a round that failed because the version before it left the service.
+inline constexpr std::string_view kBaseRolledBack = "BaseRolledBack";
+
 enum class Outcome : std::uint8_t { kAccepted, kRefused, kFailed };
 std::string_view to_string(Outcome outcome);  // "Accepted"
 
@@ -104,7 +109,7 @@ struct Observation {
   std::string rollback_request;       // the same
   bool suspended = false;             // no new round begins
   bool deploys = true;                // false: no server follows, a version is only published
-  std::string blocked;                // why no worker can run now ("dataset digits-new is missing")
+  std::string blocked;  // why no training may start now ("dataset digits-new is missing")
 };
 
 // ---- state ----

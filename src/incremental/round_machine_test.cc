@@ -319,9 +319,47 @@ TEST(LearningRound, ManualRequestStartsOnceAndSkipsLimits) {
   EXPECT_EQ(job.phase(), "Train/Waiting");
   job.step();
   EXPECT_EQ(job.phase(), "Train/Waiting");
+  job.observation.samples = 4;
   job.observation.train_request = "2026-11-28T10:00:05Z";
   job.step();
   EXPECT_EQ(job.state.round, 2);
+}
+
+TEST(LearningRound, ManualRequestWithoutNewSamplesUsesNoNumber) {
+  Job job;
+  job.accept();
+  job.step();
+  const std::int64_t round = job.state.round;
+  for (const char* request : {"1", "2"}) {
+    job.observation.train_request = request;
+    const Advance next = job.step();
+    ASSERT_EQ(next.transitions.size(), 1U);
+    EXPECT_EQ(next.transitions.front().reason, kNothingToTrain);
+    EXPECT_EQ(next.transitions.front().message,
+              "nothing to train on: earlier rounds have used all 10 samples of the Dataset");
+    EXPECT_EQ(job.state.round, round);
+    EXPECT_EQ(job.phase(), "Train/Waiting");
+    EXPECT_TRUE(job.step().transitions.empty()) << "a request is answered once";
+  }
+  EXPECT_EQ(std::count_if(job.state.history.begin(), job.state.history.end(),
+                          [](const Transition& one) { return one.reason == kNothingToTrain; }),
+            1)
+      << "requests must not displace the transitions of rounds";
+  job.settings.trigger.minimum_samples = 0;
+  job.observation.train_request = "3";
+  job.step();
+  EXPECT_EQ(job.state.round, round + 1) << "the spec asks for rounds without new samples";
+}
+
+TEST(LearningRound, ManualRequestWaitsForTheCount) {
+  Job job;
+  job.observation.samples.reset();
+  job.observation.train_request = "1";
+  job.step();
+  EXPECT_EQ(job.state.message, "the manual request waits until the samples are counted");
+  job.observation.samples = 3;
+  job.step();
+  EXPECT_EQ(job.state.round, 1);
 }
 
 TEST(LearningRound, CooldownAndQuotaLimitAutomaticStarts) {

@@ -177,6 +177,12 @@ class RealReadableTree final : public ReadableTree {
     return facts_of(raw);
   }
   Result<std::unique_ptr<ReadableFile>> open(const Path& path) override {
+    // A file without links on the way: most of them. Every failure is left to the other way, which
+    // follows links below the roots and knows the reason.
+    if (const auto place = find_plain(path)) {
+      auto file = open_file_at(place->parent_fd(), place->name, path.string());
+      if (file.ok()) return file;
+    }
     TRY(const Place place, find(path));
     return open_file_at(place.parent_fd(), place.name, path.string());
   }
@@ -199,6 +205,31 @@ class RealReadableTree final : public ReadableTree {
     std::error_code error;
     const Path real = std::filesystem::canonical(path, error);
     if (error) return errno_error(error.value(), path.string());
+    TRY(auto place, below_root(real, path));
+    if (place) return *std::move(place);
+    return Error(Code::kForbidden, path.string() +
+                                       (real == path ? "" : ", which is " + real.string() + ",") +
+                                       " does not lie below a directory that may be read");
+  }
+
+  /// Without resolving the path first, which asks the kernel about each component. nullopt: the
+  /// path needs to be resolved.
+  std::optional<Place> find_plain(const Path& path) const {
+    if (!is_plain(path.native())) return std::nullopt;
+    auto place = below_root(path, path);
+    if (!place.ok()) return std::nullopt;
+    return std::move(place).value();
+  }
+
+  /// True for absolute paths without empty components, "." and "..".
+  static bool is_plain(std::string_view path) {
+    return path.starts_with('/') && !path.ends_with('/') &&
+           path.find("//") == std::string_view::npos && path.find("/.") == std::string_view::npos;
+  }
+
+  /// Opens the parent folder by components from a root, without following links. nullopt: the path
+  /// lies below no root.
+  Result<std::optional<Place>> below_root(const Path& real, const Path& path) const {
     for (const Root& root : roots_) {
       const auto [end, rest] =
           std::mismatch(root.path.begin(), root.path.end(), real.begin(), real.end());
@@ -213,11 +244,9 @@ class RealReadableTree final : public ReadableTree {
         }
         place.name = component->string();
       }
-      return place;
+      return std::optional<Place>(std::move(place));
     }
-    return Error(Code::kForbidden, path.string() +
-                                       (real == path ? "" : ", which is " + real.string() + ",") +
-                                       " does not lie below a directory that may be read");
+    return std::optional<Place>();
   }
 
   const std::vector<Root> roots_;

@@ -15,7 +15,8 @@ namespace varda::privacy {
 namespace {
 
 constexpr std::size_t kClientsMax = 100'000;
-constexpr std::size_t kSealedBytesMax = 1024;
+constexpr std::size_t kShareBytes = 65;                      // x, two values
+constexpr std::size_t kSealedBytes = 12 + kShareBytes + 16;  // nonce, tag
 
 std::string_view text_of_key(const Key& key) {
   return {reinterpret_cast<const char*>(key.data()), key.size()};
@@ -82,6 +83,19 @@ Sign sign_for(const std::string& client, const std::string& other) {
 
 Error wrong_order() {
   return {Code::kInvalid, "this step of the secure sum is over or not yet due"};
+}
+
+/// A neighbour's shares of the mask key and of the own seed.
+Result<std::pair<Share, Share>> open_shares(const Key& key, const Json& sealed,
+                                            const std::string& route) {
+  TRY(const std::string bytes, codec::unbase64(sealed.as_string()));
+  TRY(const std::string plain, open_sealed(key, bytes, route));
+  if (plain.size() != kShareBytes || plain[0] == 0)
+    return Error(Code::kCorrupt, "shares of a wrong form");
+  const auto x = static_cast<std::uint8_t>(plain[0]);
+  TRY(const Key of_key, key_of(std::string_view(plain).substr(1, 32), "key"));
+  TRY(const Key of_self, key_of(std::string_view(plain).substr(33), "seed"));
+  return std::pair(Share{x, of_key}, Share{x, of_self});
 }
 
 std::vector<std::string> names_in(const Json& json) {
@@ -184,7 +198,7 @@ Status SumClient::take_neighbours(const Json& message) {
                      "neighbour " + keys.client + " has no signature by a trusted key of its own");
     }
     std::string client = keys.client;
-    neighbours.emplace(std::move(client), Neighbour{std::move(keys), {}, {}});
+    neighbours.emplace(std::move(client), Neighbour{.keys = std::move(keys)});
   }
   if (neighbours.size() < 2 || neighbours.size() > kSharesMax)
     return Error(Code::kInvalid, "a client of a secure sum needs 2 to 255 neighbours, not " +
@@ -216,27 +230,49 @@ Json SumClient::shares() const {
 
 Status SumClient::take_shares(const Json& message) {
   TRY_VOID(expect(Stage::kShares));
-  std::size_t present = 0;
   for (auto& [client, neighbour] : neighbours_) {
     const Json& sealed = message["shares"][client];
     if (!sealed.is_string()) continue;
-    TRY(const std::string bytes, codec::unbase64(sealed.as_string()).context(client));
+    neighbour.has_sent = true;
     TRY(const Key key, cipher_key_.shared(neighbour.keys.cipher_key, cipher_purpose(task_)));
-    TRY(const std::string plain,
-        open_sealed(key, bytes, route_of(task_, client, name_)).context("neighbour " + client));
-    if (plain.size() != 65 || plain[0] == 0)
-      return Error(Code::kInvalid, "neighbour " + client + " sent shares of a wrong form");
-    const auto x = static_cast<std::uint8_t>(plain[0]);
-    TRY(const Key of_key, key_of(std::string_view(plain).substr(1, 32), client));
-    TRY(const Key of_self, key_of(std::string_view(plain).substr(33), client));
-    neighbour.key_share = Share{x, of_key};
-    neighbour.self_share = Share{x, of_self};
-    ++present;
+    const auto shares = open_shares(key, sealed, route_of(task_, client, name_));
+    if (!shares.ok()) continue;  // opened() names the neighbour
+    neighbour.key_share = shares->first;
+    neighbour.self_share = shares->second;
   }
-  if (present < threshold_)
+  stage_ = Stage::kMembers;
+  return {};
+}
+
+Json SumClient::opened() const {
+  Json unopened = Json::array();
+  for (const auto& [client, neighbour] : neighbours_)
+    if (neighbour.has_sent && !neighbour.key_share) unopened.push_back(client);
+  return Json::object({{"unopened", std::move(unopened)}});
+}
+
+Status SumClient::take_members(const Json& message) {
+  TRY_VOID(expect(Stage::kMembers));
+  std::set<std::string> members;
+  for (const std::string& name : names_in(message["members"])) members.insert(name);
+  std::size_t holding = 0;
+  for (const std::string& name : members) {
+    const auto found = neighbours_.find(name);
+    if (found == neighbours_.end() || !found->second.has_sent)
+      return Error(Code::kInvalid, "client " + name + " is no neighbour in this sum");
+    holding += found->second.key_share ? 1 : 0;
+  }
+  if (holding < threshold_)
     return Error(Code::kUnavailable,
-                 std::to_string(present) + " of " + std::to_string(neighbours_.size()) +
+                 std::to_string(holding) + " of " + std::to_string(neighbours_.size()) +
                      " neighbours are left: the secure sum needs " + std::to_string(threshold_));
+  for (auto& [client, neighbour] : neighbours_) {
+    neighbour.is_member = members.contains(client);
+    if (neighbour.is_member) continue;
+    // No request of the server gets these shares any more.
+    neighbour.key_share.reset();
+    neighbour.self_share.reset();
+  }
   stage_ = Stage::kMasks;
   return {};
 }
@@ -246,7 +282,7 @@ Status SumClient::add_masks(std::span<std::uint32_t> vector) {
   CHECK(vector.size() == task_.length);
   add_mask(self_seed_, Sign::kPlus, vector);
   for (const auto& [client, neighbour] : neighbours_) {
-    if (!neighbour.key_share) continue;
+    if (!neighbour.is_member) continue;
     TRY(Key key, mask_key_.shared(neighbour.keys.mask_key, mask_purpose(task_)));
     add_mask(key, sign_for(name_, client), vector);
     wipe(key);
@@ -297,11 +333,25 @@ std::vector<std::string> SumServer::neighbours(const std::string& client) const 
   return found == graph_.end() ? std::vector<std::string>() : found->second;
 }
 
+Status SumServer::check_signature(const ClientKeys& keys) const {
+  if (options_.trusted_signers.empty()) return {};
+  const Error refused(Code::kUnauthenticated,
+                      "client " + keys.client + " has no signature by a trusted key of its own");
+  const auto signer = codec::Ed25519PublicKey::from_bytes(keys.signer);
+  if (!signer.ok() || !options_.trusted_signers.contains(keys.signer) ||
+      !codec::verify(*signer, signed_text(task_, keys), keys.signature))
+    return refused;
+  for (const auto& [client, known] : keys_)
+    if (client != keys.client && known.signer == keys.signer) return refused;
+  return {};
+}
+
 Status SumServer::take_keys(const std::string& client, const Json& message) {
   TRY_VOID(expect(Stage::kKeys));
   TRY(ClientKeys keys, ClientKeys::of(message));
   if (keys.client != client)
     return Error(Code::kForbidden, "the keys name client " + keys.client + ", not " + client);
+  TRY_VOID(check_signature(keys));
   if (keys_.size() >= kClientsMax)
     return Error(Code::kExhausted, "a secure sum has at most 100000 clients");
   const AgreementKey any = AgreementKey::generate();
@@ -339,8 +389,9 @@ Status SumServer::take_shares(const std::string& client, const Json& message) {
   const std::vector<std::string> allowed = neighbours(client);
   std::map<std::string, std::string> sealed;
   for (const auto& [to, bytes] : message["shares"].as_object()) {
-    if (!std::binary_search(allowed.begin(), allowed.end(), to) || !bytes.is_string() ||
-        bytes.as_string().size() > kSealedBytesMax)
+    const auto sealed_bytes = codec::unbase64(bytes.as_string());
+    if (!std::binary_search(allowed.begin(), allowed.end(), to) || !sealed_bytes.ok() ||
+        sealed_bytes->size() != kSealedBytes)
       return Error(Code::kInvalid, "shares." + to + ": no neighbour, or not a sealed share");
     sealed.emplace(to, bytes.as_string());
   }
@@ -354,15 +405,26 @@ Status SumServer::take_shares(const std::string& client, const Json& message) {
   return {};
 }
 
+bool SumServer::holds_share(const std::string& client, const std::string& owner) const {
+  const auto at = unopened_.find(client);
+  return at == unopened_.end() || !at->second.contains(owner);
+}
+
+std::size_t SumServer::holders_of(const std::string& owner,
+                                  const std::set<std::string>& left) const {
+  const std::vector<std::string> all = neighbours(owner);
+  return static_cast<std::size_t>(std::count_if(
+      all.begin(), all.end(),
+      [&](const std::string& name) { return left.contains(name) && holds_share(name, owner); }));
+}
+
 Status SumServer::check_enough(const std::set<std::string>& secrets,
                                const std::set<std::string>& left) const {
   for (const std::string& client : secrets) {
-    const std::vector<std::string> all = neighbours(client);
-    const auto present = static_cast<std::size_t>(std::count_if(
-        all.begin(), all.end(), [&](const std::string& name) { return left.contains(name); }));
-    if (present < threshold_of(all.size()))
+    const std::size_t all = neighbours(client).size(), present = holders_of(client, left);
+    if (present < threshold_of(all))
       return Error(Code::kUnavailable, "client " + client + " has " + std::to_string(present) +
-                                           " of " + std::to_string(all.size()) +
+                                           " of " + std::to_string(all) +
                                            " neighbours left: a secure sum needs more than half");
   }
   if (left.size() < 3)
@@ -374,8 +436,7 @@ Status SumServer::check_enough(const std::set<std::string>& secrets,
 Status SumServer::close_shares() {
   TRY_VOID(expect(Stage::kShares));
   TRY_VOID(check_enough(shared_, shared_));
-  sum_.assign(task_.length, 0);
-  stage_ = Stage::kVectors;
+  stage_ = Stage::kOpened;
   return {};
 }
 
@@ -387,10 +448,65 @@ Json SumServer::shares_for(const std::string& client) const {
   return Json::object({{"shares", std::move(out)}});
 }
 
+Status SumServer::take_opened(const std::string& client, const Json& message) {
+  TRY_VOID(expect(Stage::kOpened));
+  if (!shared_.contains(client))
+    return Error(Code::kForbidden, "client " + client + " sent no shares for this sum");
+  if (!message["unopened"].is_array())
+    return Error(Code::kInvalid, "unopened: must be a list of clients");
+  const std::vector<std::string> allowed = neighbours(client);
+  std::set<std::string> unopened;
+  for (const std::string& name : names_in(message["unopened"])) {
+    if (!std::binary_search(allowed.begin(), allowed.end(), name) || !shared_.contains(name))
+      return Error(Code::kInvalid, "unopened: " + name + " sent no shares to this client");
+    unopened.insert(name);
+  }
+  // The first answer counts: shares of a client must not come and go.
+  if (opened_.insert(client).second) unopened_[client] = std::move(unopened);
+  return {};
+}
+
+Status SumServer::close_opened() {
+  TRY_VOID(expect(Stage::kOpened));
+  std::map<std::string, std::size_t> reports;
+  for (const auto& [client, unopened] : unopened_)
+    for (const std::string& owner : unopened) ++reports[owner];
+  for (const auto& [owner, count] : reports) {
+    const std::size_t all = neighbours(owner).size();
+    // One neighbour may report falsely. With two neighbours, a single report would be a majority.
+    if (count < 2 || count <= all - threshold_of(all)) continue;
+    refused_.emplace(owner, std::to_string(count) + " of " + std::to_string(all) +
+                                " neighbours cannot open its shares");
+  }
+  std::set<std::string> left;
+  for (const std::string& client : opened_)
+    if (!refused_.contains(client)) left.insert(client);
+  // A client that leaves takes its shares along, so each removal may be the cause of another one.
+  for (bool again = true; again;) {
+    again = false;
+    for (const auto& [owner, count] : reports)
+      again |= left.contains(owner) &&
+               holders_of(owner, left) < threshold_of(neighbours(owner).size()) &&
+               left.erase(owner) > 0;
+  }
+  shared_ = std::move(left);
+  TRY_VOID(check_enough(shared_, shared_));
+  sum_.assign(task_.length, 0);
+  stage_ = Stage::kVectors;
+  return {};
+}
+
+Json SumServer::members_of(const std::string& client) const {
+  Json members = Json::array();
+  for (const std::string& name : neighbours(client))
+    if (shared_.contains(name)) members.push_back(name);
+  return Json::object({{"members", std::move(members)}});
+}
+
 Status SumServer::take_vector(const std::string& client, std::span<const std::uint32_t> masked) {
   TRY_VOID(expect(Stage::kVectors));
   if (!shared_.contains(client))
-    return Error(Code::kInvalid, "client " + client + " sent no shares for this sum");
+    return Error(Code::kInvalid, "client " + client + " is not in this sum");
   if (masked.size() != task_.length)
     return Error(Code::kInvalid, "the vector has " + std::to_string(masked.size()) +
                                      " values, not " + std::to_string(task_.length));
@@ -410,6 +526,7 @@ Status SumServer::close_vectors() {
 Json SumServer::request_for(const std::string& client) const {
   Json survivors = Json::array(), dropped = Json::array();
   for (const std::string& name : neighbours(client)) {
+    if (!holds_share(client, name)) continue;
     if (summed_.contains(name)) {
       survivors.push_back(name);
     } else if (shared_.contains(name)) {
@@ -429,7 +546,8 @@ Status SumServer::take_unmasking(const std::string& client, const Json& message)
     const Json& shares = message[of_self ? "selfShares" : "keyShares"];
     for (const auto& [owner, json] : shares.as_object()) {
       const bool expected = std::binary_search(allowed.begin(), allowed.end(), owner) &&
-                            shared_.contains(owner) && summed_.contains(owner) == of_self;
+                            shared_.contains(owner) && summed_.contains(owner) == of_self &&
+                            holds_share(client, owner);
       if (!expected)
         return Error(Code::kInvalid, "the server did not ask for this share of client " + owner);
       TRY(const Share share, share_of(json).context("share of client " + owner));

@@ -9,6 +9,8 @@
 //   take_neighbours()     <-           neighbours_of()
 //   shares()              ->           take_shares()        clients that are still there
 //   take_shares()         <-           shares_for()
+//   opened()              ->           take_opened()        clients that are still there
+//   take_members()        <-           members_of()
 //   add_masks()           ->           take_vector()        clients that are still there
 //   unmask()              <-> request_for(), take_unmasking()
 //                                      sum()
@@ -19,6 +21,11 @@
 // shares of the keys of clients that did not. A client reveals one of both kinds for each other
 // client. More than half of the neighbours are needed for either. So the server gets both only with
 // neighbours that work with it and answer twice.
+//
+// A client may seal shares that a neighbour cannot open. That neighbour names the client in
+// opened(), and reveals no share of it later. The server drops a client if too few neighbours hold
+// its shares, before any client adds masks. A false report costs the named client one share, like a
+// neighbour that leaves. So fewer than half of the neighbours cannot drop an honest client.
 #pragma once
 
 #include <cstdint>
@@ -80,8 +87,13 @@ class SumClient {
   /// kInvalid: too few neighbours, a neighbour twice, or one that is not trusted.
   Status take_neighbours(const Json& message);
   Json shares() const;
-  /// Neighbours without a message are out of the sum. kUnavailable: too few are left.
+  /// Opens the shares. Neighbours without a message are out of the sum.
   Status take_shares(const Json& message);
+  /// Names the neighbours with shares that cannot be opened.
+  Json opened() const;
+  /// Only these neighbours are in the sum. kUnavailable: too few with shares that this client could
+  /// open. kInvalid: a neighbour without a message.
+  Status take_members(const Json& message);
   /// Masks the vector in place. CHECKs the length of the task.
   Status add_masks(std::span<std::uint32_t> vector);
   /// Reveals shares as the server asks. kForbidden: a second request, or one that asks for both
@@ -91,9 +103,10 @@ class SumClient {
  private:
   struct Neighbour {
     ClientKeys keys;
-    std::optional<Share> key_share, self_share;  // of the neighbour's secrets; absent: out
+    bool has_sent = false, is_member = false;
+    std::optional<Share> key_share, self_share;  // of the neighbour's secrets; absent: unopened
   };
-  enum class Stage { kKeys, kShares, kMasks, kUnmask, kDone };
+  enum class Stage { kKeys, kShares, kMembers, kMasks, kUnmask, kDone };
   Status expect(Stage stage) const;
 
   const std::string name_;
@@ -113,9 +126,12 @@ class SumServer {
   struct Options {
     std::size_t degree = 10;
     std::uint64_t seed = 0;  // of the graph
+    /// Raw public keys. Not empty: clients must be signed by different ones of them.
+    std::set<std::string> trusted_signers = {};
   };
   SumServer(SumTask task, Options options) : task_(std::move(task)), options_(options) {}
 
+  /// kUnauthenticated: no signature by a trusted key. Neighbours would leave because of it.
   Status take_keys(const std::string& client, const Json& message);
   /// Ends the step of keys. kUnavailable: fewer than three clients.
   Status close_keys();
@@ -125,6 +141,17 @@ class SumServer {
   /// Ends the step of shares. kUnavailable: too few clients are left.
   Status close_shares();
   Json shares_for(const std::string& client) const;
+
+  Status take_opened(const std::string& client, const Json& message);
+  /// Fixes the clients that add masks: those that answered, without clients whose shares too few
+  /// neighbours hold. kUnavailable: too few are left.
+  Status close_opened();
+  /// Clients that add masks.
+  const std::set<std::string>& members() const { return shared_; }
+  /// Clients that close_opened() dropped because most of their neighbours cannot open their shares,
+  /// with the reason.
+  const std::map<std::string, std::string>& refused() const { return refused_; }
+  Json members_of(const std::string& client) const;
 
   /// kInvalid: another length, or a client that sent no shares. kAlreadyExists: a second vector.
   Status take_vector(const std::string& client, std::span<const std::uint32_t> masked);
@@ -143,8 +170,12 @@ class SumServer {
   const std::set<std::string>& summed() const { return summed_; }
 
  private:
-  enum class Stage { kKeys, kShares, kVectors, kUnmask };
+  enum class Stage { kKeys, kShares, kOpened, kVectors, kUnmask };
   Status expect(Stage stage) const;
+  Status check_signature(const ClientKeys& keys) const;
+  bool holds_share(const std::string& client, const std::string& owner) const;
+  /// Neighbours of `owner` among `left` that hold its shares.
+  std::size_t holders_of(const std::string& owner, const std::set<std::string>& left) const;
   /// kUnavailable: the clients of `left` cannot reveal the secrets of `secrets`.
   Status check_enough(const std::set<std::string>& secrets,
                       const std::set<std::string>& left) const;
@@ -155,7 +186,9 @@ class SumServer {
   Stage stage_ = Stage::kKeys;
   std::map<std::string, ClientKeys> keys_;
   std::map<std::string, std::vector<std::string>> graph_;
-  std::set<std::string> shared_, summed_;
+  std::set<std::string> shared_, opened_, summed_;
+  std::map<std::string, std::set<std::string>> unopened_;  // by the client that cannot open them
+  std::map<std::string, std::string> refused_;
   std::map<std::string, std::map<std::string, std::string>> sealed_;  // to, from
   std::vector<std::uint32_t> sum_;
   std::map<std::string, std::vector<Share>> self_shares_, key_shares_;  // by the mask's client

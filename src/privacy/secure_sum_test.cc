@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "codec/digest.h"
 
 namespace varda::privacy {
 namespace {
@@ -20,6 +21,8 @@ std::string client_name(std::size_t number) { return "default/worker-" + std::to
 /// A sum of many clients; `leaves` has the step at which a client leaves.
 struct SumRun {
   std::map<std::string, int> leaves;  // 1: after keys, 2: after shares, 3: after the vector
+  std::map<std::string, std::vector<std::string>> unreadable;  // by sender: neighbours
+  std::map<std::string, Json::Array> reports;                  // instead of the true ones
   std::map<std::string, std::unique_ptr<SumClient>> clients;
   std::map<std::string, std::vector<std::uint32_t>> vectors;
   SumTask task{"job/1", kLength};
@@ -36,6 +39,12 @@ struct SumRun {
     }
   }
 
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const auto& [name, client] : clients) out.push_back(name);
+    return out;
+  }
+
   bool is_there(const std::string& name, int step) const {
     const auto found = leaves.find(name);
     return found == leaves.end() || found->second > step;
@@ -47,12 +56,16 @@ struct SumRun {
     for (auto& [name, client] : clients) {
       if (!is_there(name, 1)) continue;
       TRY_VOID(client->take_neighbours(server.neighbours_of(name)));
-      TRY_VOID(server.take_shares(name, client->shares()));
+      TRY_VOID(server.take_shares(name, broken(name, client->shares())));
     }
     TRY_VOID(server.close_shares());
     for (auto& [name, client] : clients) {
-      if (!is_there(name, 2)) continue;
-      TRY_VOID(client->take_shares(server.shares_for(name)));
+      TRY_VOID(open(name, *client));
+    }
+    TRY_VOID(server.close_opened());
+    for (auto& [name, client] : clients) {
+      if (!is_there(name, 2) || !server.members().contains(name)) continue;
+      TRY_VOID(client->take_members(server.members_of(name)));
       std::vector<std::uint32_t> masked = vectors[name];
       TRY_VOID(client->add_masks(masked));
       EXPECT_NE(masked, vectors[name]);
@@ -60,17 +73,40 @@ struct SumRun {
     }
     TRY_VOID(server.close_vectors());
     for (auto& [name, client] : clients) {
-      if (!is_there(name, 3)) continue;
+      if (!is_there(name, 3) || !server.members().contains(name) || reports.contains(name))
+        continue;
       TRY(const Json revealed, client->unmask(server.request_for(name)));
       TRY_VOID(server.take_unmasking(name, revealed));
     }
     return server.sum();
   }
 
+  /// A client that leaves after its shares also opens those of the others.
+  Status open(const std::string& name, SumClient& client) {
+    if (!is_there(name, 1)) return {};
+    TRY_VOID(client.take_shares(server.shares_for(name)));
+    Json report = client.opened();
+    if (const auto found = reports.find(name); found != reports.end())
+      report = Json::object({{"unopened", Json(found->second)}});
+    return server.take_opened(name, report);
+  }
+
+  Json broken(const std::string& name, Json message) const {
+    const auto found = unreadable.find(name);
+    if (found == unreadable.end()) return message;
+    Json shares = message["shares"];
+    for (const std::string& to : found->second) {
+      std::string bytes = codec::unbase64(shares[to].as_string()).value();
+      bytes.back() ^= 1;
+      shares.set(to, codec::base64(bytes));
+    }
+    return Json::object({{"shares", std::move(shares)}});
+  }
+
   std::vector<std::uint32_t> expected() const {
     std::vector<std::uint32_t> out(kLength);
     for (const auto& [name, vector] : vectors) {
-      if (!is_there(name, 2)) continue;
+      if (!server.summed().contains(name)) continue;
       for (std::size_t i = 0; i < kLength; ++i) out[i] += vector[i];
     }
     return out;
@@ -112,6 +148,116 @@ TEST(SecureSum, TooFewClientsEndWithoutASum) {
   SumRun leaving(10, 4, 1);
   for (int i = 0; i < 8; ++i) leaving.leaves[client_name(static_cast<std::size_t>(i))] = 2;
   EXPECT_EQ(leaving.go().error().code(), Code::kUnavailable);
+}
+
+TEST(SecureSum, SenderOfSharesThatMostNeighboursCannotOpenIsDroppedBeforeTheMasks) {
+  for (const std::size_t count : {5, 20}) {
+    SumRun run(count, 6, 3);
+    const auto graph = neighbour_graph(run.names(), 6, 3);
+    run.unreadable[client_name(0)] = graph.at(client_name(0));
+    const auto sum = run.go();
+    ASSERT_TRUE(sum.ok()) << sum.error();
+    EXPECT_EQ(*sum, run.expected());
+    EXPECT_EQ(run.server.summed().size(), count - 1);
+    ASSERT_EQ(run.server.refused().size(), 1U);
+    EXPECT_EQ(run.server.refused().begin()->first, client_name(0));
+  }
+}
+
+TEST(SecureSum, SenderStaysInTheSumWhileMoreThanHalfOfTheNeighboursHoldItsShares) {
+  SumRun run(5, 6, 3);
+  run.unreadable[client_name(0)] = {client_name(2)};
+  const auto sum = run.go();
+  ASSERT_TRUE(sum.ok()) << sum.error();
+  EXPECT_EQ(*sum, run.expected());
+  EXPECT_EQ(run.server.summed().size(), 5U);
+  EXPECT_TRUE(run.server.refused().empty());
+  // The server does not ask client 2 for a share that client 2 cannot have.
+  const Json asked = run.server.request_for(client_name(2));
+  for (const Json& name : asked["survivors"].as_array())
+    EXPECT_NE(name.as_string(), client_name(0));
+}
+
+TEST(SecureSum, SenderWithTooFewHoldersIsDropped) {
+  // Client 0 has four neighbours. Two hold its shares, and three must.
+  SumRun run(5, 6, 3);
+  run.unreadable[client_name(0)] = {client_name(1), client_name(2)};
+  const auto sum = run.go();
+  ASSERT_TRUE(sum.ok()) << sum.error();
+  EXPECT_EQ(run.server.summed().size(), 4U);
+  EXPECT_EQ(*sum, run.expected());
+}
+
+TEST(SecureSum, FalseReportsOfFewerThanHalfOfTheNeighboursDropNoClient) {
+  const auto rng = seeded_rng(5);
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SumRun run(5 + rng->below(20), 8, seed);
+    const auto graph = neighbour_graph(run.names(), 8, seed);
+    for (const std::string& name : graph.at(client_name(0)))
+      run.reports[client_name(0)].push_back(name);
+    const auto sum = run.go();
+    ASSERT_TRUE(sum.ok()) << sum.error();
+    EXPECT_EQ(*sum, run.expected());
+    EXPECT_EQ(run.server.summed().size(), run.clients.size());
+    EXPECT_TRUE(run.server.refused().empty());
+  }
+}
+
+TEST(SecureSum, ClientRevealsNothingAboutANeighbourThatWasDroppedBeforeTheMasks) {
+  SumRun run(5, 10, 2);
+  run.unreadable[client_name(4)] = {client_name(0), client_name(1), client_name(2)};
+  for (auto& [name, client] : run.clients) run.leaves.try_emplace(name, 3);
+  EXPECT_FALSE(run.go().ok());  // no client has revealed a share
+  // Client 3 could open the shares of client 4.
+  SumClient& client = *run.clients[client_name(3)];
+  const Json asked = run.server.request_for(client_name(3));
+  for (const char* list : {"survivors", "dropped"}) {
+    Json cheating = asked;
+    cheating.find(list)->push_back(client_name(4));
+    EXPECT_EQ(client.unmask(cheating).error().code(), Code::kForbidden) << list;
+  }
+}
+
+TEST(SecureSum, ServerThatHidesMostNeighboursGetsNoVector) {
+  SumRun run(5, 10, 2);
+  for (auto& [name, client] : run.clients)
+    ASSERT_TRUE(run.server.take_keys(name, client->keys()).ok());
+  ASSERT_TRUE(run.server.close_keys().ok());
+  for (auto& [name, client] : run.clients) {
+    ASSERT_TRUE(client->take_neighbours(run.server.neighbours_of(name)).ok());
+    ASSERT_TRUE(run.server.take_shares(name, client->shares()).ok());
+  }
+  ASSERT_TRUE(run.server.close_shares().ok());
+  SumClient& client = *run.clients[client_name(0)];
+  ASSERT_TRUE(client.take_shares(run.server.shares_for(client_name(0))).ok());
+  const auto members = [](Json list) { return Json::object({{"members", std::move(list)}}); };
+  EXPECT_EQ(
+      client.take_members(members(Json::array({client_name(1), client_name(2)}))).error().code(),
+      Code::kUnavailable);
+  EXPECT_EQ(client.take_members(members(Json::array({"default/stranger"}))).error().code(),
+            Code::kInvalid);
+}
+
+TEST(SecureSum, ServerRefusesKeysWithoutATrustedSignature) {
+  const SumTask task{"job/1", 1};
+  const auto one = codec::Ed25519PrivateKey::generate(), two = codec::Ed25519PrivateKey::generate();
+  std::set<std::string> trusted;
+  for (const auto* key : {&one, &two}) {
+    const auto raw = key->public_key().bytes;
+    trusted.insert(std::string(raw.begin(), raw.end()));
+  }
+  SumServer server(task, {.trusted_signers = trusted});
+  const auto take = [&](int number, const codec::Ed25519PrivateKey* signer, const SumTask& of) {
+    const std::string name = client_name(static_cast<std::size_t>(number));
+    return server.take_keys(name, SumClient(name, of, {signer, {}}).keys());
+  };
+  const auto stranger = codec::Ed25519PrivateKey::generate();
+  EXPECT_EQ(take(1, nullptr, task).error().code(), Code::kUnauthenticated);
+  EXPECT_EQ(take(1, &stranger, task).error().code(), Code::kUnauthenticated);
+  EXPECT_EQ(take(1, &one, {"job/2", 1}).error().code(), Code::kUnauthenticated);
+  EXPECT_TRUE(take(1, &one, task).ok());
+  EXPECT_EQ(take(2, &one, task).error().code(), Code::kUnauthenticated);  // one key, one client
+  EXPECT_TRUE(take(2, &two, task).ok());
 }
 
 TEST(SecureSum, TheGraphIsRegularAndSymmetric) {

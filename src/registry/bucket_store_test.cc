@@ -476,6 +476,26 @@ TEST(BucketVersions, DocumentsSurviveTheProcessInOrder) {
   EXPECT_EQ(Process(s3).versions->get(kKey).error().code(), Code::kNotFound);
 }
 
+TEST(BucketVersions, ListsOfNamesAreInTheBucket) {
+  MemoryS3 s3;
+  const Sha256 one = Sha256::of("one"), two = Sha256::of("two");
+  {
+    Process process(s3);
+    ASSERT_TRUE(process.versions->put_names("cluster-a", {one}).ok());
+    ASSERT_TRUE(process.versions->put_names("cluster-b", {one, two}).ok());
+    ASSERT_TRUE(process.versions->put_names("cluster-b", {two}).ok());
+  }
+  EXPECT_EQ(Process(s3).versions->references().value(), (std::set<Sha256>{one, two}));
+  {
+    Process process(s3);
+    ASSERT_TRUE(process.versions->put_names("cluster-a", {}).ok());
+    EXPECT_EQ(process.versions->references().value(), std::set<Sha256>{two});
+  }
+  EXPECT_EQ(Process(s3).versions->references().value(), std::set<Sha256>{two});
+  s3.set_object("edge/a b/names/cluster-b.json", "{}");
+  EXPECT_EQ(Process(s3).error.error().code(), Code::kCorrupt);
+}
+
 TEST(BucketVersions, DamagedDocumentStopsTheRegistry) {
   MemoryS3 s3;
   s3.set_object("edge/a b/models/default/digits/4.json", "{\"digest\":7}");

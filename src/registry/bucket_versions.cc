@@ -7,7 +7,7 @@
 namespace varda::registry {
 namespace {
 
-constexpr std::string_view kModels = "models/", kJson = ".json";
+constexpr std::string_view kModels = "models/", kNames = "names/", kJson = ".json";
 constexpr std::size_t kObjectBytesMax = 256 << 10;
 
 std::string object_key(const VersionKey& key) {
@@ -41,6 +41,21 @@ Status BucketVersions::open() {
     auto version = json.ok() ? Version::from_json(*json) : Result<Version>(json.error());
     if (!version.ok()) return Error(Code::kCorrupt, object.key + ": " + version.error().message());
     versions_[*key] = std::move(*version);
+  }
+  return read_names();
+}
+
+Status BucketVersions::read_names() {
+  TRY(const std::vector<BucketObject> objects, bucket_.list(ctx_, std::string(kNames)));
+  for (const BucketObject& object : objects) {
+    std::string_view holder = object.key;
+    if (!holder.ends_with(kJson)) continue;
+    holder.remove_prefix(kNames.size());
+    holder.remove_suffix(kJson.size());
+    TRY(const std::string text, bucket_.get(ctx_, object.key, 0, kNamesBytesMax));
+    auto digests = parse_names(text);
+    if (!digests.ok()) return Error(Code::kCorrupt, object.key + ": " + digests.error().message());
+    names_[std::string(holder)] = std::move(*digests);
   }
   return {};
 }
@@ -93,8 +108,26 @@ Result<std::vector<std::pair<std::string, Version>>> BucketVersions::list(const 
   return out;
 }
 
+Status BucketVersions::put_names(const std::string& holder,
+                                 const std::set<codec::Sha256>& digests) {
+  const std::string key = std::string(kNames) + holder + std::string(kJson);
+  // Until the bucket has the list, the blobs of both lists stay.
+  std::set<codec::Sha256>& known = names_[holder];
+  known.insert(digests.begin(), digests.end());
+  if (digests.empty()) {
+    TRY_VOID(bucket_.remove(ctx_, key));
+    names_.erase(holder);
+    return {};
+  }
+  const std::string text = write_names(digests);
+  TRY_VOID(bucket_.put(ctx_, key, [&text]() -> Result<std::string> { return text; }));
+  known = digests;
+  return {};
+}
+
 Result<std::set<codec::Sha256>> BucketVersions::references() {
   std::set<codec::Sha256> out = doubtful_;
+  for (const auto& [holder, digests] : names_) out.insert(digests.begin(), digests.end());
   for (const auto& [key, version] : versions_) add_digests(out, version);
   return out;
 }

@@ -1,4 +1,5 @@
-// Versions of models as objects of a bucket: models/NAMESPACE/NAME/VERSION.json.
+// Versions of models and lists of names as objects of a bucket: models/NAMESPACE/NAME/VERSION.json,
+// names/HOLDER.json.
 #pragma once
 
 #include <map>
@@ -28,12 +29,16 @@ class BucketVersions final : public VersionStore {
   Result<std::vector<std::pair<std::string, Version>>> list(const VersionKey& model,
                                                             const std::string& after,
                                                             std::size_t limit) override;
+  Status put_names(const std::string& holder, const std::set<codec::Sha256>& digests) override;
   Result<std::set<codec::Sha256>> references() override;
 
  private:
+  Status read_names();
+
   const Context ctx_;
   Bucket& bucket_;
   std::map<VersionKey, Version> versions_;
+  std::map<std::string, std::set<codec::Sha256>> names_;  // by holder
   // Documents name these. Their creation gave no clear answer, so they may exist.
   std::set<codec::Sha256> doubtful_;
 };

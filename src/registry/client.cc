@@ -10,6 +10,7 @@
 #include "codec/chunks.h"
 #include "net/url.h"
 #include "registry/upload_plan.h"
+#include "registry/versions.h"
 
 namespace varda::registry {
 namespace {
@@ -266,6 +267,17 @@ Status put_version(const Context& ctx, net::HttpClient& http, const Target& targ
                                               .headers = headers_of(target),
                                               .body = codec::write_json(version.to_json())}));
   if (answer.status == 200 || answer.status == 201) return {};
+  return refusal_of(answer);
+}
+
+Status put_names(const Context& ctx, net::HttpClient& http, const Target& target,
+                 const std::string& holder, const std::set<codec::Sha256>& digests) {
+  TRY(const auto answer,
+      http.call(ctx.with_timeout(kPatience), {.method = "PUT",
+                                              .url = target.url + "/v1/names/" + holder,
+                                              .headers = headers_of(target),
+                                              .body = write_names(digests)}));
+  if (answer.status == 204) return {};
   return refusal_of(answer);
 }
 

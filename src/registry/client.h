@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/context.h"
@@ -58,6 +59,9 @@ Result<std::string> download(const Context& ctx, net::HttpClient& http, const Ta
 /// digest.
 Status put_version(const Context& ctx, net::HttpClient& http, const Target& target,
                    const VersionKey& key, const Version& version);
+/// Replaces the list of the blobs that the objects of a cluster name. `holder` is a DNS label.
+Status put_names(const Context& ctx, net::HttpClient& http, const Target& target,
+                 const std::string& holder, const std::set<codec::Sha256>& digests);
 /// kNotFound: no such version.
 Result<Version> get_version(const Context& ctx, net::HttpClient& http, const Target& target,
                             const VersionKey& key);

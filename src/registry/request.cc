@@ -85,6 +85,14 @@ Result<Route> parse_route(std::string_view path) {
     TRY(route.digest, parse_digest(parts[1]));
     return route;
   }
+  if (parts[0] == "names") {
+    if (parts.size() != 2) return missing;
+    route.kind = Route::Kind::kNames;
+    if (const std::string wrong = meta::check_dns_label(parts[1]); !wrong.empty())
+      return invalid("holder: " + wrong);
+    route.holder = parts[1];
+    return route;
+  }
   if (parts[0] != "models") return missing;
   route.kind = Route::Kind::kModels;
   if (parts.size() == 1) return route;

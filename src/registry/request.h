@@ -21,11 +21,12 @@ struct VersionKey {
 
 /// A path below /v1/.
 struct Route {
-  enum class Kind { kBlobs, kBlob, kChunks, kModels, kVersions, kVersion };
+  enum class Kind { kBlobs, kBlob, kChunks, kModels, kVersions, kVersion, kNames };
   Kind kind = Kind::kBlobs;
   codec::Sha256 digest;  // kBlob; kChunks: the blob that the list describes
   bool named = false;    // kBlob: a file name follows the digest, which only reads may have
   VersionKey key;        // kVersion; without `version` for kVersions
+  std::string holder;    // kNames
 };
 /// `path` is still percent-encoded. kNotFound: no such path. kInvalid: a bad digest or name.
 Result<Route> parse_route(std::string_view path);

@@ -191,7 +191,9 @@ net::Server::Options Service::server_options() {
   out.connections_max = 1024;
   out.json_refusals = true;
   out.body_bytes_max = std::numeric_limits<std::size_t>::max();
-  out.body_bytes_max_of = [](std::string_view, std::string_view) { return kDocumentBytesMax; };
+  out.body_bytes_max_of = [](std::string_view, std::string_view path) {
+    return path.starts_with("/v1/names/") ? kNamesBytesMax : kDocumentBytesMax;
+  };
   out.stream_buffer_bytes_max = 256 << 10;
   out.receive = [this](const Request& head) { return receive(head); };
   return out;
@@ -258,6 +260,7 @@ net::Reception Service::receive(const Request& head) {
     return refusal(std::move(out));
   }
   auto upload = blobs_.begin(*piece);
+  if (!upload.ok() && upload.error().code() == Code::kAlreadyExists) answered_stored(digest);
   if (!upload.ok() && upload.error().code() == Code::kAlreadyExists)
     return {.receiver = std::make_unique<Ignore>(), .refusal = std::nullopt};
   if (!upload.ok()) return refusal(refuse_upload(upload.error(), digest));
@@ -327,6 +330,8 @@ Response Service::answer(const Request& request) {
       return versions(route->key, request);
     case Route::Kind::kVersion:
       return version(route->key, request);
+    case Route::Kind::kNames:
+      return names(route->holder, request);
   }
   return refuse(404, "no such path");
 }
@@ -334,6 +339,7 @@ Response Service::answer(const Request& request) {
 Response Service::blob(const Sha256& digest, const Request& request) {
   if (request.method == "GET" || request.method == "HEAD") {
     Response out = blobs_.serve(digest, request);
+    if (out.status == 200 && request.method == "HEAD") answered_stored(digest);
     if (out.status != 404) return out;
     out = refuse(404, "the blob is not stored");
     if (const auto offset = blobs_.offset(digest))
@@ -349,7 +355,8 @@ Status Service::remove_blob(const Sha256& digest) {
   const MutexLock lock(changes_);
   TRY(const auto named, versions_.references());
   if (named.contains(digest))
-    return Error(Code::kConflict, "a version names the blob; delete the version first");
+    return Error(Code::kConflict,
+                 "a version, or an object of a cluster, names the blob; delete that first");
   return blobs_.remove(digest);
 }
 
@@ -421,6 +428,21 @@ Response Service::versions(const VersionKey& model, const Request& request) {
   return page_of(std::move(items), "");
 }
 
+Response Service::names(const std::string& holder, const Request& request) {
+  if (request.method != "PUT" && request.method != "DELETE") return not_allowed("PUT, DELETE");
+  Result<std::set<Sha256>> digests = std::set<Sha256>();
+  if (request.method == "PUT") digests = parse_names(request.body);
+  if (!digests.ok()) return refuse(digests.error());
+  const MutexLock lock(changes_);
+  const Status put = versions_.put_names(holder, *digests);
+  return put.ok() ? Response{.status = 204} : refuse(put.error());
+}
+
+void Service::answered_stored(const Sha256& digest) {
+  const MutexLock lock(answers_);
+  answered_[digest] = system_clock().wall();
+}
+
 Response Service::version(const VersionKey& key, const Request& request) {
   const MutexLock lock(changes_);
   if (request.method == "GET" || request.method == "HEAD") {
@@ -475,13 +497,20 @@ Result<Service::Collected> Service::collect(WallTime now, const std::set<Sha256>
   Collected out;
   TRY(out.uploads, blobs_.expire_uploads(limit));
   TRY(const auto versions, versions_.references());
+  std::set<Sha256> answered;
+  {
+    const MutexLock answers(answers_);
+    std::erase_if(answered_, [&](const auto& one) { return one.second < limit; });
+    for (const auto& [digest, at] : answered_) answered.insert(digest);
+  }
   std::optional<Sha256> after;
   while (true) {
     TRY(const std::vector<BlobInfo> page, blobs_.list(after, kPageMax));
     if (page.empty()) break;
     after = page.back().digest;
     for (const BlobInfo& blob : page) {
-      if (versions.contains(blob.digest) || named.contains(blob.digest) || blob.created >= limit)
+      if (versions.contains(blob.digest) || named.contains(blob.digest) ||
+          answered.contains(blob.digest) || blob.created >= limit)
         continue;
       TRY_VOID(blobs_.remove(blob.digest));
       ++out.blobs;

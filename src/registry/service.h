@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -43,8 +44,9 @@ class Service {
     std::size_t blobs = 0, uploads = 0;
     std::uint64_t bytes = 0;
   };
-  /// Removes blobs that no version and not `named` names, and unfinished uploads, if older than the
-  /// grace period.
+  /// Removes blobs that no version, no list of a cluster and not `named` names, and unfinished
+  /// uploads, if older than the grace period. A blob is as young as the last answer that a client
+  /// need not send it.
   Result<Collected> collect(WallTime now, const std::set<codec::Sha256>& named = {})
       EXCLUDES(changes_);
 
@@ -63,10 +65,12 @@ class Service {
   net::Response models(const net::Request& request);
   net::Response versions(const VersionKey& model, const net::Request& request);
   net::Response version(const VersionKey& key, const net::Request& request);
+  net::Response names(const std::string& holder, const net::Request& request);
   Result<bool> put_version(const VersionKey& key, Version version) REQUIRES(changes_);
   Status remove_blob(const codec::Sha256& digest) EXCLUDES(changes_);
   net::Response refuse_upload(const Error& error, const codec::Sha256& digest);
   bool allowed(const net::Request& request) const;
+  void answered_stored(const codec::Sha256& digest) EXCLUDES(answers_);
 
   BlobStore& blobs_;
   VersionStore& versions_;
@@ -74,6 +78,9 @@ class Service {
   // Held over calls of the stores, so that no version names a blob that is removed meanwhile.
   // Downloads and uploads do not take this mutex.
   Mutex changes_;
+  Mutex answers_;
+  // When a client last heard that a blob is stored. It may name the blob afterwards.
+  std::map<codec::Sha256, WallTime> answered_ GUARDED_BY(answers_);
 
   metrics::Counter* stored_ = nullptr;
   metrics::Counter* failed_ = nullptr;

@@ -257,6 +257,65 @@ TEST_F(RegistryService, CollectionKeepsNamedAndYoungBlobs) {
             std::string::npos);
 }
 
+TEST_F(RegistryService, BlobsThatAClusterNamesStay) {
+  start(0, "secret");
+  const Sha256 one = Sha256::of("one"), two = Sha256::of("two");
+  const net::Headers token = {{"Authorization", "Bearer secret"}};
+  for (const char* bytes : {"one", "two", "three"})
+    ASSERT_EQ(call("PUT", path_of(bytes), bytes, token).status, 201);
+  ASSERT_TRUE(put_names(kForever, *http, target, "cluster-a", {one}).ok());
+  ASSERT_TRUE(put_names(kForever, *http, target, "cluster-b", {two, Sha256::of("absent")}).ok());
+  start(0, "secret");  // the lists are on the disk
+  const WallTime later = system_clock().wall() + std::chrono::hours(25);
+  EXPECT_EQ(service->collect(later)->blobs, 1u);
+  EXPECT_EQ(call("DELETE", path_of("two"), "", token).status, 409) << "an object names it";
+  // Each cluster replaces its own list only.
+  ASSERT_TRUE(put_names(kForever, *http, target, "cluster-b", {}).ok());
+  EXPECT_EQ(service->collect(later)->blobs, 1u);
+  EXPECT_EQ(call("GET", path_of("one"), "", token).status, 200);
+  EXPECT_EQ(call("GET", path_of("two"), "", token).status, 404);
+  EXPECT_EQ(call("DELETE", "/v1/names/cluster-a", "", token).status, 204);
+  EXPECT_EQ(service->collect(later)->blobs, 1u);
+}
+
+TEST_F(RegistryService, WrongListsOfNamesAreRefused) {
+  start();
+  const auto put_list = [&](const std::string& body) {
+    return call("PUT", "/v1/names/cluster-a", body).status;
+  };
+  for (const char* body : {"", "[]", "{}", "{\"digests\":{}}", "{\"digests\":[\"sha256:12\"]}",
+                           "{\"digests\":[7]}", "{\"digests\":[],\"more\":1}"})
+    EXPECT_EQ(put_list(body), 400) << body;
+  EXPECT_EQ(put_list("{\"digests\":[]}"), 204);
+  EXPECT_EQ(call("GET", "/v1/names/cluster-a").status, 405);
+  EXPECT_EQ(call("PUT", "/v1/names/..", "{\"digests\":[]}").status, 400);
+  EXPECT_EQ(call("PUT", "/v1/names/a/b", "{\"digests\":[]}").status, 404);
+  start(0, "secret");
+  EXPECT_EQ(put_list("{\"digests\":[]}"), 401);
+}
+
+TEST_F(RegistryService, DamagedListOfNamesStopsTheCollection) {
+  start();
+  ASSERT_EQ(put("named").status, 201);
+  ASSERT_TRUE(put_names(kForever, *http, target, "cluster-a", {Sha256::of("named")}).ok());
+  ASSERT_TRUE(os::write_file_atomically(fs, "/data/names/cluster-a.json", "{").ok());
+  EXPECT_FALSE(service->collect(system_clock().wall() + std::chrono::hours(25)).ok());
+}
+
+TEST_F(RegistryService, AnswerThatABlobIsStoredRenewsItsGrace) {
+  start();
+  for (const char* bytes : {"sent again", "asked for", "forgotten"})
+    ASSERT_EQ(put(bytes).status, 201);
+  const WallTime between = system_clock().wall();  // one day later, the blobs are too old
+  ASSERT_EQ(put("sent again").status, 200);
+  ASSERT_EQ(call("HEAD", path_of("asked for")).status, 200);
+  EXPECT_EQ(service->collect(between + std::chrono::hours(24))->blobs, 1u);
+  EXPECT_EQ(call("GET", path_of("sent again")).status, 200);
+  EXPECT_EQ(call("GET", path_of("asked for")).status, 200);
+  EXPECT_EQ(call("GET", path_of("forgotten")).status, 404);
+  EXPECT_EQ(service->collect(system_clock().wall() + std::chrono::hours(25))->blobs, 2u);
+}
+
 TEST_F(RegistryService, DamagedVersionStopsTheCollection) {
   start();
   ASSERT_EQ(put("named").status, 201);

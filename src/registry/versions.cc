@@ -12,9 +12,29 @@ constexpr std::size_t kFileBytesMax = 256 << 10;
 
 }  // namespace
 
+std::string write_names(const std::set<codec::Sha256>& digests) {
+  codec::Json all = codec::Json::array();
+  for (const codec::Sha256& digest : digests) all.push_back(write_digest(digest));
+  return codec::write_json(codec::Json::object({{"digests", std::move(all)}})) + "\n";
+}
+
+Result<std::set<codec::Sha256>> parse_names(std::string_view text) {
+  TRY(const codec::Json json, codec::parse_json(text));
+  if (!json.is_object() || json.size() != 1 || !json["digests"].is_array())
+    return Error(Code::kInvalid, "the list must be an object with the array \"digests\"");
+  std::set<codec::Sha256> out;
+  for (const codec::Json& one : json["digests"].as_array()) {
+    TRY(const codec::Sha256 digest, parse_digest(one.as_string()).context("digests"));
+    out.insert(digest);
+  }
+  return out;
+}
+
 Status Versions::open() {
   TRY_VOID(fs_.make_directories(models_path(), 0755));
+  TRY_VOID(fs_.make_directories(names_path(), 0755));
   TRY_VOID(fs_.sync_directory(root_));
+  TRY_VOID(os::remove_leftovers(fs_, names_path()));
   TRY(const auto models_all, models({}, std::numeric_limits<std::size_t>::max()));
   for (const VersionKey& model : models_all)
     TRY_VOID(os::remove_leftovers(fs_, directory_of(model)));
@@ -95,8 +115,25 @@ Result<std::vector<std::pair<std::string, Version>>> Versions::list(const Versio
   return out;
 }
 
+Status Versions::put_names(const std::string& holder, const std::set<codec::Sha256>& digests) {
+  const os::Path path = names_path() / (holder + std::string(kEnding));
+  if (!digests.empty()) return os::write_file_atomically(fs_, path, write_names(digests));
+  TRY(const auto info, fs_.stat(path));
+  if (!info) return {};
+  TRY_VOID(fs_.remove(path));
+  return fs_.sync_directory(names_path());
+}
+
 Result<std::set<codec::Sha256>> Versions::references() {
   std::set<codec::Sha256> out;
+  TRY(const auto holders, names(names_path()));
+  for (const std::string& file : holders) {
+    if (!file.ends_with(kEnding)) continue;
+    TRY(const std::string text, os::read_file(fs_, names_path() / file, kNamesBytesMax));
+    auto digests = parse_names(text);
+    if (!digests.ok()) return Error(Code::kCorrupt, file + ": " + digests.error().message());
+    out.merge(*digests);
+  }
   constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
   TRY(const auto models_all, models({}, kAll));
   for (const VersionKey& model : models_all) {

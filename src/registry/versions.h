@@ -1,8 +1,9 @@
-// Versions of models as documents.
+// Versions of models as documents, and lists of blobs that clusters name.
 #pragma once
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,15 +29,25 @@ class VersionStore {
   virtual Result<std::vector<std::pair<std::string, Version>>> list(const VersionKey& model,
                                                                     const std::string& after,
                                                                     std::size_t limit) = 0;
-  /// Every digest that a version names. Fails rather than miss one.
+  /// Replaces the list of the blobs that the objects of a cluster name. Durable on return. `holder`
+  /// is a DNS label. An empty list removes it.
+  virtual Status put_names(const std::string& holder, const std::set<codec::Sha256>& digests) = 0;
+
+  /// Every digest that a version or a list names. Fails rather than miss one.
   virtual Result<std::set<codec::Sha256>> references() = 0;
 };
 
-/// In files: ROOT/models/NAMESPACE/NAME/VERSION.json. `fs` outlives this.
+/// The document of a list, and its reverse. kInvalid: no such document.
+std::string write_names(const std::set<codec::Sha256>& digests);
+Result<std::set<codec::Sha256>> parse_names(std::string_view text);
+/// Limit of a document: about 200,000 digests.
+inline constexpr std::size_t kNamesBytesMax = 16 << 20;
+
+/// In files: ROOT/models/NAMESPACE/NAME/VERSION.json, ROOT/names/HOLDER.json. `fs` outlives this.
 class Versions final : public VersionStore {
  public:
   Versions(os::FileSystem& fs, os::Path root) : fs_(fs), root_(std::move(root)) {}
-  /// Creates ROOT/models and removes what a crash left.
+  /// Creates the directories and removes what a crash left.
   Status open();
 
   Result<Version> get(const VersionKey& key) override;
@@ -46,10 +57,12 @@ class Versions final : public VersionStore {
   Result<std::vector<std::pair<std::string, Version>>> list(const VersionKey& model,
                                                             const std::string& after,
                                                             std::size_t limit) override;
+  Status put_names(const std::string& holder, const std::set<codec::Sha256>& digests) override;
   Result<std::set<codec::Sha256>> references() override;
 
  private:
   os::Path models_path() const { return root_ / "models"; }
+  os::Path names_path() const { return root_ / "names"; }
   os::Path directory_of(const VersionKey& key) const { return models_path() / key.ns / key.name; }
   os::Path path_of(const VersionKey& key) const {
     return directory_of(key) / (key.version + ".json");

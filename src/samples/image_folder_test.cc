@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "samples/internal/augment.h"
 #include "samples/testing/folder.h"
 #include "transform/pipeline.h"
 
@@ -151,6 +152,82 @@ class Changes : public ::testing::Test {
   Folder folder_;
   std::shared_ptr<const Dataset> data_;
 };
+
+/// The definition of the changes, value by value.
+std::vector<float> changed_literally(std::vector<float> pixels, std::ptrdiff_t width,
+                                     std::ptrdiff_t height, std::ptrdiff_t channels,
+                                     const Augment& augment, std::uint64_t seed,
+                                     std::uint64_t index) {
+  // SplitMix64.
+  std::uint64_t state = seed;
+  const auto next = [&] {
+    std::uint64_t z = state += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  };
+  state = next() ^ index;
+  const auto unit = [&] { return static_cast<double>(next() >> 11) * 0x1p-53; };
+  const auto shift = [&](std::ptrdiff_t size) {
+    const std::ptrdiff_t most = std::min<std::ptrdiff_t>(augment.crop, size);
+    return static_cast<std::ptrdiff_t>(std::floor(unit() * static_cast<double>(2 * most + 1))) -
+           most;
+  };
+  const auto factor = [&] { return static_cast<float>(1 + augment.jitter * (2 * unit() - 1)); };
+  const bool flip = unit() < 0.5 && augment.flip;
+  const std::ptrdiff_t right = shift(width), down = shift(height);
+  const float contrast = factor(), brightness = factor();
+  std::vector<float> out;
+  for (std::ptrdiff_t y = 0; y < height; ++y) {
+    for (std::ptrdiff_t x = 0; x < width; ++x) {
+      const std::ptrdiff_t row = std::clamp<std::ptrdiff_t>(y - down, 0, height - 1);
+      std::ptrdiff_t column = std::clamp<std::ptrdiff_t>(x - right, 0, width - 1);
+      if (flip) column = width - 1 - column;
+      for (std::ptrdiff_t c = 0; c < channels; ++c)
+        out.push_back(pixels[static_cast<std::size_t>((row * width + column) * channels + c)]);
+    }
+  }
+  if (augment.jitter <= 0) return out;
+  double sum = 0;
+  for (const float value : out) sum += static_cast<double>(value);
+  const auto mean = static_cast<float>(sum / static_cast<double>(out.size()));
+  for (float& value : out)
+    value = std::clamp(((value - mean) * contrast + mean) * brightness, 0.0f, 255.0f);
+  return out;
+}
+
+TEST(ImageChanges, EqualTheirDefinitionInEachForm) {
+  for (const std::size_t channels : {1, 3}) {
+    for (const bool resized : {false, true}) {
+      for (const auto& [width, height] : {std::pair(7, 5), std::pair(1, 1), std::pair(2, 9)}) {
+        const auto columns = static_cast<std::size_t>(width),
+                   rows = static_cast<std::size_t>(height);
+        transform::Pixels image;
+        image.resized = resized;
+        image.bytes = slope(columns, rows, channels).pixels;
+        for (std::size_t i = 0; i < image.tones.size(); ++i) image.tones[i] = static_cast<float>(i);
+        image.values.assign(image.bytes.begin(), image.bytes.end());
+        if (resized)
+          for (float& value : image.values) value += 0.1f;
+        for (const Augment& augment :
+             {Augment{.flip = true}, Augment{.crop = 3}, Augment{.crop = 100},
+              Augment{.jitter = 0.7}, Augment{.flip = true, .crop = 2, .jitter = 0.3}}) {
+          for (std::uint64_t seed = 0; seed < 10; ++seed) {
+            transform::Pixels got = image;
+            internal::change(got, columns, rows, channels, augment, seed, 4);
+            if (!resized) {
+              got.values.clear();
+              for (const std::uint8_t byte : got.bytes) got.values.push_back(got.tones[byte]);
+            }
+            EXPECT_EQ(got.values,
+                      changed_literally(image.values, width, height,
+                                        static_cast<std::ptrdiff_t>(channels), augment, seed, 4));
+          }
+        }
+      }
+    }
+  }
+}
 
 TEST_F(Changes, DependOnSeedAndSampleAlone) {
   const Augment all{.flip = true, .crop = 2, .jitter = 0.3};

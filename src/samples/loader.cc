@@ -28,7 +28,7 @@ void Loader::run(const std::stop_token& stop) {
     const std::size_t count = std::min(batch_, order_.size() - next_);
     Result<Batch> batch = Batch();
     try {
-      batch = dataset_.read_until(ctx, {order_.data() + next_, count}, augment_, seed_);
+      batch = dataset_.read_until(ctx, {order_.data() + next_, count}, augment_, seed_, memory_);
     } catch (...) {
       batch = caught_error();
     }

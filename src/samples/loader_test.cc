@@ -1,9 +1,16 @@
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <set>
+#include <utility>
+#include <vector>
 
+#include "codec/image.h"
 #include "samples/samples.h"
+#include "samples/testing/folder.h"
 
 namespace varda::samples {
 namespace {
@@ -31,7 +38,8 @@ class Numbers final : public Dataset {
     return out;
   }
   Result<Batch> read_until(const Context& ctx, std::span<const std::size_t> indices,
-                           const Augment& augment, std::uint64_t seed) const override {
+                           const Augment& augment, std::uint64_t seed,
+                           tensor::Pool&) const override {
     if (hangs) TRY_VOID(ctx.sleep_for(std::chrono::hours(1)));
     return read(indices, augment, seed);
   }
@@ -100,6 +108,62 @@ TEST(Loaders, AnErrorComesAfterTheBatchesBefore) {
     EXPECT_EQ(failed.error().message(), "2: broken");
   }
   EXPECT_EQ(data.reads, 2);
+}
+
+/// Images of different sizes: some are resized, some are not.
+void put_images(testing::Folder& folder) {
+  for (std::size_t i = 0; i < 23; ++i) {
+    const std::size_t size = 6 + i % 3;
+    codec::Image image{size, size, 3, {}};
+    for (std::size_t at = 0; at < size * size * 3; ++at)
+      image.pixels.push_back(static_cast<std::uint8_t>(at * (i + 3)));
+    folder.put((i % 2 == 0 ? "a/" : "b/") + std::to_string(i) + ".png",
+               codec::encode_png(image).value());
+  }
+}
+
+TEST(Loaders, BatchesInUsedMemoryEqualThoseInFreshMemory) {
+  testing::Folder folder;
+  put_images(folder);
+  const auto data = folder.open("", testing::options({-1, 3, 7, 7})).value();
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < 40; ++i) order.push_back(i * 5 % data->size());
+  for (const Augment& augment : {Augment{}, Augment{.flip = true, .crop = 2, .jitter = 0.4}}) {
+    Loader loader(*data, order, 3, augment, 9);
+    std::set<const std::byte*> memory;
+    std::size_t batches = 0;
+    for (;; ++batches) {
+      const auto batch = loader.next(Context::background()).value();
+      if (!batch) break;
+      memory.insert(batch->input.bytes().data());
+      const Batch fresh = data->read(batch->indices, augment, 9).value();
+      EXPECT_TRUE(std::ranges::equal(batch->input.bytes(), fresh.input.bytes())) << batches;
+      EXPECT_EQ(batch->labels, fresh.labels);
+    }
+    EXPECT_EQ(batches, 14u);
+    EXPECT_LE(memory.size(), 3u);  // one with the caller, two ready or under way
+  }
+}
+
+TEST(Loaders, BatchThatTheCallerKeepsNeverChanges) {
+  testing::Folder folder;
+  put_images(folder);
+  const auto data = folder.open("", testing::options({-1, 3, 7, 7})).value();
+  std::vector<Batch> kept;
+  {
+    std::vector<std::size_t> order(data->size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    Loader loader(*data, order, 4, {}, 0);
+    for (;;) {
+      auto batch = loader.next(Context::background()).value();
+      if (!batch) break;
+      if (kept.size() < 2) kept.push_back(std::move(*batch));
+    }
+  }
+  for (const Batch& batch : kept) {
+    const Batch fresh = data->read(batch.indices, {}, 0).value();
+    EXPECT_TRUE(std::ranges::equal(batch.input.bytes(), fresh.input.bytes()));
+  }
 }
 
 TEST(Loaders, StopWhileASampleIsRead) {

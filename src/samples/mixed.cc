@@ -72,19 +72,21 @@ class Mixed final : public Dataset {
 
   Result<Batch> read(std::span<const std::size_t> indices, const Augment& augment,
                      std::uint64_t seed) const override {
-    return read_until(Context::background(), indices, augment, seed);
+    tensor::Pool memory(0);
+    return read_until(Context::background(), indices, augment, seed, memory);
   }
 
   Result<Batch> read_until(const Context& ctx, std::span<const std::size_t> indices,
-                           const Augment& augment, std::uint64_t seed) const override {
+                           const Augment& augment, std::uint64_t seed,
+                           tensor::Pool& memory) const override {
     for (const std::size_t index : indices)
       if (index >= size_)
         return Error(Code::kInvalid, "there is no sample " + std::to_string(index) + " among " +
                                          std::to_string(size_));
     Batch out;
     for (const Rows& rows : rows_of(indices)) {
-      TRY(Batch read, rows.part->data->read_until(ctx, rows.indices, augment, seed));
-      TRY_VOID(place_rows(read, rows.places, indices.size(), out));
+      TRY(Batch read, rows.part->data->read_until(ctx, rows.indices, augment, seed, memory));
+      TRY_VOID(place_rows(read, rows.places, indices.size(), memory, out));
     }
     out.indices.assign(indices.begin(), indices.end());
     return out;
@@ -119,13 +121,13 @@ class Mixed final : public Dataset {
   }
 
   static Status place_rows(const Batch& read, const std::vector<std::size_t>& places,
-                           std::size_t count, Batch& out) {
+                           std::size_t count, tensor::Pool& memory, Batch& out) {
     const std::size_t present = places.size();
     const std::size_t bytes = read.input.bytes().size() / present;
     if (out.input.bytes().empty()) {
       tensor::Shape shape = read.input.shape();
       shape[0] = static_cast<std::int64_t>(count);
-      TRY(out.input, tensor::Tensor::allocate(read.input.dtype(), std::move(shape)));
+      TRY(out.input, memory.allocate(read.input.dtype(), std::move(shape)));
       if (!read.labels.empty()) out.labels.resize(count);
       out.targets.resize(read.targets.size() / present * count);
     }
@@ -156,9 +158,10 @@ class Mixed final : public Dataset {
 Result<std::vector<std::int64_t>> Dataset::labels(const Context& ctx,
                                                   std::span<const std::size_t> indices) const {
   std::vector<std::int64_t> out;
+  tensor::Pool memory(1);
   for (std::size_t at = 0; at < indices.size(); at += kReadAtOnce) {
     const std::size_t count = std::min(kReadAtOnce, indices.size() - at);
-    TRY(const Batch batch, read_until(ctx, indices.subspan(at, count), {}, 0));
+    TRY(const Batch batch, read_until(ctx, indices.subspan(at, count), {}, 0, memory));
     out.insert(out.end(), batch.labels.begin(), batch.labels.end());
   }
   return out;

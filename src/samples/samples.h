@@ -38,6 +38,7 @@
 #include "base/result.h"
 #include "dataset/format.h"
 #include "os/readable_tree.h"
+#include "tensor/pool.h"
 #include "tensor/tensor.h"
 #include "transform/declaration.h"
 
@@ -110,9 +111,11 @@ class Dataset {
   /// names the place. kConflict: a file changed after open().
   virtual Result<Batch> read(std::span<const std::size_t> indices, const Augment& augment,
                              std::uint64_t seed) const = 0;
-  /// The same, until `ctx` ends: checked before each sample.
+  /// The same, until `ctx` ends: checked before each sample. The input is from `memory`.
   virtual Result<Batch> read_until(const Context& ctx, std::span<const std::size_t> indices,
-                                   const Augment& augment, std::uint64_t seed) const {
+                                   const Augment& augment, std::uint64_t seed,
+                                   tensor::Pool& memory) const {
+    (void)memory;
     TRY_VOID(ctx.check());
     return read(indices, augment, seed);
   }
@@ -135,7 +138,9 @@ class Dataset {
 };
 
 /// Reads batches on one thread, up to two ahead. Their order and content never depend on timing.
-/// One thread at a time calls next().
+/// A batch uses the memory of an earlier one, once the caller has no copy of its tensor left. So
+/// three batches are in memory, and one more for each that the caller keeps. One thread at a time
+/// calls next().
 class Loader {
  public:
   /// `dataset` outlives the loader. The last batch may be smaller. `first_batch`: the batches
@@ -161,6 +166,7 @@ class Loader {
   const std::size_t batch_;
   const Augment augment_;
   const std::uint64_t seed_;
+  tensor::Pool memory_{kAhead + 1};
   Mutex mutex_;
   CondVar changed_;
   std::vector<Result<Batch>> ready_ GUARDED_BY(mutex_);  // in order

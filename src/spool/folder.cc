@@ -45,20 +45,42 @@ std::string_view format_of(std::string_view file) {
   return equal_ignoring_case(suffix, "jpeg") ? Facts::kJpeg : std::string_view();
 }
 
-Result<std::vector<std::string>> pending_ids(os::FileSystem& fs, const os::Path& root) {
+Result<PendingFiles> pending_files(os::FileSystem& fs, const os::Path& root) {
   TRY(const std::vector<std::string> names, names_in(fs, root / kPending));
-  // Sorted, so ID.json and ID.png are neighbours.
-  std::vector<std::string> out;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (!names[i].ends_with(kFactsSuffix)) continue;
-    const std::string id = names[i].substr(0, names[i].size() - kFactsSuffix.size());
-    const auto of_id = [&](std::size_t at) {
-      return at < names.size() && names[at].starts_with(id + ".") &&
-             !format_of(names[at]).empty() && names[at].size() == id.size() + 4;
-    };
-    if (is_id(id) && (of_id(i + 1) || (i > 0 && of_id(i - 1)))) out.push_back(id);
+  PendingFiles out;
+  // Sorted, so all files of an id are neighbours.
+  for (std::size_t i = 0; i < names.size();) {
+    const std::string id = names[i].substr(0, names[i].find('.'));
+    bool has_facts = false, has_sample = false;
+    for (const std::string prefix = id + "."; i < names.size() && names[i].starts_with(prefix);
+         ++i) {
+      const std::string suffix = names[i].substr(id.size());
+      has_facts |= suffix == kFactsSuffix;
+      has_sample |= is_format(std::string_view(suffix).substr(1));
+    }
+    if (i < names.size() && names[i] == id) ++i;  // a name without a suffix
+    if (!has_facts || !is_id(id)) continue;
+    (has_sample ? out.ids : out.orphans).push_back(id);
   }
   return out;
+}
+
+Result<std::vector<std::string>> pending_ids(os::FileSystem& fs, const os::Path& root) {
+  TRY(PendingFiles files, pending_files(fs, root));
+  return std::move(files.ids);
+}
+
+Status remove_orphans(os::FileSystem& fs, const os::Path& root, const PendingFiles& files) {
+  for (const std::string& id : files.orphans) {
+    bool present = false;
+    // A list that was read during a change may lack a sample.
+    for (const std::string_view format : {Facts::kPng, Facts::kJpeg, Facts::kNpy}) {
+      TRY(const auto info, fs.stat(root / kPending / (id + "." + std::string(format))));
+      present |= info.has_value();
+    }
+    if (!present) TRY_VOID(fs.remove(facts_file(root, id)));
+  }
+  return {};
 }
 
 Result<Facts> read_facts(os::FileSystem& fs, const os::Path& root, const std::string& id) {
@@ -96,6 +118,9 @@ Status label(os::FileSystem& fs, const os::Path& root, const std::string& id,
     return Error(Code::kInvalid, "'" + std::string(class_name) + "' is no name of a class");
   TRY(const Facts facts, read_facts(fs, root, id));
   const os::Path folder = root / kLabel / class_name, pending = root / kPending;
+  TRY(const auto info, fs.stat(pending / facts.file()));
+  if (info && info->kind != os::FileKind::kFile)
+    return Error(Code::kInvalid, (pending / facts.file()).string() + " is a link, not a file");
   TRY_VOID(fs.make_directories(folder, 0775));
   // The name of the folder must survive a power cut before a sample moves into it.
   TRY_VOID(fs.sync_directory(root / kLabel));
@@ -115,23 +140,34 @@ Status discard(os::FileSystem& fs, const os::Path& root, const std::string& id,
   return fs.remove(root / kPending / (id + "." + std::string(format)));
 }
 
-Result<std::vector<Labelled>> labelled(os::FileSystem& fs, const os::Path& root) {
+Result<Labels> labels(os::FileSystem& fs, const os::Path& root) {
   TRY(const std::vector<std::string> classes, names_in(fs, root / kLabel));
-  std::vector<Labelled> out;
+  Labels out;
+  const auto is_link = [&out](const os::FileInfo& info, const os::Path& place) {
+    if (info.kind == os::FileKind::kSymlink) out.links.push_back(place.string());
+    return info.kind == os::FileKind::kSymlink;
+  };
   for (const std::string& class_name : classes) {
     if (!is_class_name(class_name)) continue;
     const os::Path folder = root / kLabel / class_name;
     const auto info = fs.stat(folder);
-    if (!info.ok() || !*info || (*info)->kind != os::FileKind::kDirectory) continue;
+    if (!info.ok() || !*info || is_link(**info, folder)) continue;
+    if ((*info)->kind != os::FileKind::kDirectory) continue;
     TRY(const std::vector<std::string> files, names_in(fs, folder));
     for (const std::string& file : files) {
       if (file.front() == '.' || format_of(file).empty()) continue;
       const auto facts = fs.stat(folder / file);
-      if (!facts.ok() || !*facts || (*facts)->kind != os::FileKind::kFile) continue;
-      out.push_back({class_name, file, (*facts)->size_bytes, (*facts)->modified});
+      if (!facts.ok() || !*facts || is_link(**facts, folder / file)) continue;
+      if ((*facts)->kind != os::FileKind::kFile) continue;
+      out.files.push_back({class_name, file, (*facts)->size_bytes, (*facts)->modified});
     }
   }
   return out;
+}
+
+Result<std::vector<Labelled>> labelled(os::FileSystem& fs, const os::Path& root) {
+  TRY(Labels found, labels(fs, root));
+  return std::move(found.files);
 }
 
 }  // namespace varda::spool

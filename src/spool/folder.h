@@ -31,13 +31,21 @@ Status make_folder(os::FileSystem& fs, const os::Path& root, std::uint32_t mode 
 /// out. A missing folder has none.
 Result<std::vector<Facts>> list(os::FileSystem& fs, const os::Path& root);
 /// The names of pending samples, without reading facts: cheap.
+struct PendingFiles {
+  std::vector<std::string> ids;      // with facts and sample
+  std::vector<std::string> orphans;  // facts alone: a person moved or removed the sample
+};
+Result<PendingFiles> pending_files(os::FileSystem& fs, const os::Path& root);
 Result<std::vector<std::string>> pending_ids(os::FileSystem& fs, const os::Path& root);
+/// Removes the facts of orphans. The sample is written before its facts, so facts alone are never a
+/// sample on its way.
+Status remove_orphans(os::FileSystem& fs, const os::Path& root, const PendingFiles& files);
 /// kNotFound: no such sample.
 Result<Facts> read_facts(os::FileSystem& fs, const os::Path& root, const std::string& id);
 Result<std::string> read_sample(os::FileSystem& fs, const os::Path& root, const Facts& facts);
 
 /// Moves a pending sample to label/CLASS. Idempotent. kNotFound: no such sample. kInvalid: no class
-/// name.
+/// name, or the sample is a link.
 Status label(os::FileSystem& fs, const os::Path& root, const std::string& id,
              std::string_view class_name);
 /// Removes a pending sample. Success if missing.
@@ -52,7 +60,13 @@ struct Labelled {
   std::chrono::system_clock::time_point modified;
 };
 /// Files with the suffix of a sample (also jpeg, any case), sorted. Names that begin with '.' are
-/// ignored, and so are links.
+/// ignored.
+struct Labels {
+  std::vector<Labelled> files;
+  // Paths of links, which could lead to files of other owners. Nothing reads or moves them.
+  std::vector<std::string> links;
+};
+Result<Labels> labels(os::FileSystem& fs, const os::Path& root);
 Result<std::vector<Labelled>> labelled(os::FileSystem& fs, const os::Path& root);
 
 /// The suffix of a file as the name of a format: "JPEG" is jpg. "": no sample.

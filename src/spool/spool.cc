@@ -69,8 +69,9 @@ Status Spool::drop(const std::string& id) {
 }
 
 Status Spool::refresh() {
-  TRY(const std::vector<std::string> ids, pending_ids(fs_, options_.root));
-  const std::set<std::string> present(ids.begin(), ids.end());
+  TRY(const PendingFiles files, pending_files(fs_, options_.root));
+  TRY_VOID(remove_orphans(fs_, options_.root, files));
+  const std::set<std::string> present(files.ids.begin(), files.ids.end());
   for (const std::string& id : selection_.ids()) {
     if (present.contains(id)) continue;
     selection_.remove(id);

@@ -109,6 +109,43 @@ TEST_F(SpoolTest, SamplesThatOthersLabelMakeRoom) {
   EXPECT_EQ(labels[0].file, all[0].file());
 }
 
+TEST_F(SpoolTest, FactsWithoutTheirSampleGoWithoutARestart) {
+  const auto spool = open();
+  ASSERT_TRUE(spool->offer(facts_of("1"), "a", "1", at(1)).value());
+  ASSERT_TRUE(spool->offer(facts_of("1"), "b", "1", at(2)).value());
+  const auto all = list(fs_, kRoot).value();
+  // A person removes a sample by hand, and a killed agent leaves a scratch file of the other facts.
+  ASSERT_TRUE(fs_.remove(kRoot / kPending / all[0].file()).ok());
+  ASSERT_TRUE(
+      os::write_file_atomically(fs_, kRoot / kPending / (all[1].id + ".json.tmp1-2"), "x").ok());
+  EXPECT_THAT(pending_files(fs_, kRoot)->orphans, ElementsAre(all[0].id));
+  EXPECT_THAT(pending_ids(fs_, kRoot).value(), ElementsAre(all[1].id));
+  ASSERT_TRUE(spool->refresh().ok());
+  EXPECT_EQ(spool->count(), 1U);
+  EXPECT_FALSE(fs_.stat(kRoot / kPending / (all[0].id + ".json")).value());
+  EXPECT_THAT(list(fs_, kRoot).value(), SizeIs(1));
+}
+
+TEST_F(SpoolTest, LinksAreNeitherReadNorMoved) {
+  const auto spool = open();
+  ASSERT_TRUE(spool->offer(facts_of("1"), "a", "1", at(1)).value());
+  ASSERT_TRUE(os::write_file_atomically(fs_, "/secret.npy", "secret").ok());
+  const Facts facts = list(fs_, kRoot).value().front();
+  const os::Path sample = kRoot / kPending / facts.file();
+  ASSERT_TRUE(fs_.remove(sample).ok());
+  ASSERT_TRUE(fs_.symlink("/secret.npy", sample).ok());
+  EXPECT_THAT(list(fs_, kRoot).value(), SizeIs(0));
+  EXPECT_FALSE(read_sample(fs_, kRoot, facts).ok());
+  EXPECT_EQ(label(fs_, kRoot, facts.id, "good").error().code(), Code::kInvalid);
+  ASSERT_TRUE(fs_.make_directories(kRoot / kLabel / "good", 0755).ok());
+  ASSERT_TRUE(fs_.symlink("/secret.npy", kRoot / kLabel / "good" / "a.npy").ok());
+  ASSERT_TRUE(fs_.symlink("/", kRoot / kLabel / "bad").ok());
+  const Labels found = labels(fs_, kRoot).value();
+  EXPECT_THAT(found.files, SizeIs(0));
+  EXPECT_THAT(found.links, ElementsAre((kRoot / kLabel / "bad").string(),
+                                       (kRoot / kLabel / "good" / "a.npy").string()));
+}
+
 TEST_F(SpoolTest, LabelIsAPlainNameOfAFolder) {
   const auto spool = open();
   ASSERT_TRUE(spool->offer(facts_of("1"), "a", "1", at(1)).value());

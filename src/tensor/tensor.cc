@@ -2,24 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 
+#include "tensor/internal/memory.h"
+
 namespace varda::tensor {
 namespace {
-
-constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector loads
-
-Result<std::shared_ptr<std::byte>> memory(std::size_t size) {
-  const std::size_t rounded =
-      size > 0 ? (size + kAlignment - 1) / kAlignment * kAlignment : kAlignment;
-  void* raw = std::aligned_alloc(kAlignment, rounded);
-  if (raw == nullptr)
-    return Error(Code::kExhausted, "no memory for a tensor of " + std::to_string(size) + " bytes");
-  return std::shared_ptr<std::byte>(static_cast<std::byte*>(raw),
-                                    [](std::byte* p) { std::free(p); });
-}
 
 std::uint32_t length_at(const std::byte* at) {
   std::uint32_t length = 0;
@@ -75,20 +64,28 @@ Status check_size(DType dtype, const Shape& shape, std::size_t count,
 
 }  // namespace
 
-Result<Tensor> Tensor::allocate(DType dtype, Shape shape) {
+Result<std::size_t> Tensor::bytes_of(DType dtype, const Shape& shape) {
   if (dtype == DType::kBytes) return Error(Code::kInvalid, "a BYTES tensor is made of its items");
   TRY(const std::size_t count, elements(shape));
-  const std::size_t size = count * element_bytes(dtype);
-  TRY(std::shared_ptr<std::byte> data, memory(size));
-  std::memset(data.get(), 0, size);
+  return count * element_bytes(dtype);
+}
+
+Result<Tensor> Tensor::in(std::shared_ptr<std::byte> memory, DType dtype, Shape shape) {
   Tensor tensor;
+  TRY(tensor.elements_, elements(shape));
   tensor.dtype_ = dtype;
   tensor.writable_ = true;
   tensor.shape_ = std::move(shape);
-  tensor.elements_ = count;
-  tensor.bytes_ = {data.get(), size};
-  tensor.owner_ = std::move(data);
+  tensor.bytes_ = {memory.get(), tensor.elements_ * element_bytes(dtype)};
+  tensor.owner_ = std::move(memory);
   return tensor;
+}
+
+Result<Tensor> Tensor::allocate(DType dtype, Shape shape, Fill fill) {
+  TRY(const std::size_t size, bytes_of(dtype, shape));
+  TRY(internal::Memory data, internal::allocate_memory(size));
+  if (fill == Fill::kZero) std::memset(data.get(), 0, size);
+  return in(std::move(data), dtype, std::move(shape));
 }
 
 Result<Tensor> Tensor::over(DType dtype, Shape shape, std::span<const std::byte> bytes,
@@ -110,7 +107,7 @@ Result<Tensor> Tensor::over(DType dtype, Shape shape, std::span<const std::byte>
 Result<Tensor> Tensor::copy(DType dtype, Shape shape, std::span<const std::byte> bytes) {
   TRY(const std::size_t count, elements(shape));
   TRY_VOID(check_size(dtype, shape, count, bytes));
-  TRY(std::shared_ptr<std::byte> data, memory(bytes.size()));
+  TRY(internal::Memory data, internal::allocate_memory(bytes.size()));
   if (!bytes.empty()) std::memcpy(data.get(), bytes.data(), bytes.size());
   Tensor tensor;
   tensor.dtype_ = dtype;
@@ -118,7 +115,7 @@ Result<Tensor> Tensor::copy(DType dtype, Shape shape, std::span<const std::byte>
   tensor.shape_ = std::move(shape);
   tensor.elements_ = count;
   tensor.bytes_ = {data.get(), bytes.size()};
-  tensor.owner_ = std::move(data);
+  tensor.owner_ = std::shared_ptr<const std::byte>(std::move(data));
   return tensor;
 }
 

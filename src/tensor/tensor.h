@@ -24,9 +24,11 @@ class Tensor {
   /// An FP32 tensor without elements, shape [0].
   Tensor() = default;
 
-  /// New zeroed memory, aligned to 64 bytes. kInvalid: bad shape, or kBytes, where the shape does
-  /// not determine the size.
-  static Result<Tensor> allocate(DType dtype, Shape shape);
+  enum class Fill { kZero, kNone };  // kNone: the values are undefined, and the caller writes all
+
+  /// New memory, aligned to 64 bytes. kInvalid: bad shape, or kBytes, where the shape does not
+  /// determine the size.
+  static Result<Tensor> allocate(DType dtype, Shape shape, Fill fill = Fill::kZero);
   /// A view of bytes that `owner` keeps alive; with a null keeper the caller keeps them alive.
   /// Bytes that are not aligned for the type are copied. kInvalid: the number of bytes differs from
   /// the shape's, lengths in a kBytes tensor are wrong, or a kBool byte exceeds 1.
@@ -46,7 +48,7 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   std::size_t size() const { return elements_; }  // elements
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Only for tensors made by allocate().
+  /// Only for tensors made by allocate(), copy() or a Pool.
   std::span<std::byte> mutable_bytes();
 
   /// The elements as T; CHECKs that sizeof(T) is the element size.
@@ -67,6 +69,11 @@ class Tensor {
   Result<Tensor> reshaped(Shape shape) const;
 
  private:
+  friend class Pool;
+  static Result<std::size_t> bytes_of(DType dtype, const Shape& shape);  // errors: as allocate()
+  /// A writable tensor in memory that is large enough.
+  static Result<Tensor> in(std::shared_ptr<std::byte> memory, DType dtype, Shape shape);
+
   DType dtype_ = DType::kFp32;
   bool writable_ = false;
   Shape shape_ = {0};

@@ -23,10 +23,12 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "codec/digest.h"
+#include "codec/image.h"
 #include "codec/json.h"
 #include "infer/engine.h"
 #include "onnx/model.h"
 #include "os/testing/memory_file_system.h"
+#include "samples/testing/folder.h"
 #include "tensor/tensor.h"
 #include "train/testing/model_builder.h"
 #include "training/internal/run_checkpoint.h"
@@ -525,6 +527,71 @@ TEST(RunCheckpoint, RunStoppedAfterEveryUpdateGivesEqualBytes) {
     // Each update and each evaluation but the last ends a process.
     EXPECT_EQ(processes, variant == "plain" ? 24 : variant == "accumulate" ? 16 : processes);
   }
+}
+
+/// Two classes of noisy images in files, some of another size than the model's input.
+std::shared_ptr<const samples::Dataset> image_files(samples::testing::Folder& folder) {
+  const auto rng = seeded_rng(5);
+  for (std::size_t i = 0; i < 20; ++i) {
+    const std::size_t size = 4 + i % 3;
+    codec::Image image{size, size, 1, {}};
+    while (image.pixels.size() < size * size)
+      image.pixels.push_back(static_cast<std::uint8_t>(100 * (i % 2) + rng->below(150)));
+    folder.put((i % 2 == 0 ? "dark/" : "light/") + std::to_string(10 + i) + ".png",
+               codec::encode_png(image).value());
+  }
+  samples::Options options = samples::testing::options({-1, 1, 4, 4});
+  options.preprocess.image = transform::ImageStep{};
+  options.preprocess.image->channels = transform::Channels::kGrey;
+  options.preprocess.image->scale = 1 / 255.0;
+  return folder.open("", options).value();
+}
+
+std::string image_network() {
+  const auto rng = seeded_rng(12);
+  Tensor weights = Tensor::allocate(DType::kFp32, {16, 2}).value();
+  for (float& one : weights.mutable_values<float>()) one = static_cast<float>(rng->unit() - 0.5);
+  return train::testing::ModelBuilder()
+      .input("x", DType::kFp32, {-1, 1, 4, 4})
+      .initializer("w", weights)
+      .node({.op_type = "Flatten", .inputs = {"x"}, .outputs = {"flat"}})
+      .node({.op_type = "MatMul", .inputs = {"flat", "w"}, .outputs = {"scores"}})
+      .node({.op_type = "Softmax", .inputs = {"scores"}, .outputs = {"y"}})
+      .output("y")
+      .bytes();
+}
+
+TEST(RunCheckpoint, RunOfChangedImagesStoppedAfterEveryUpdateGivesEqualBytes) {
+  samples::testing::Folder folder;
+  const auto data = image_files(folder);
+  Json json = small_with("augment", Json::object({{"flip", true}, {"crop", 1}, {"jitter", 0.2}}));
+  json.set("epochs", 2);
+  const auto train = [&](MemoryFileSystem& fs, std::stop_token stop) {
+    Recorder recorder;
+    return run(Context(std::move(stop)), engine(), fs,
+               {.model = image_network(),
+                .train = data,
+                .hold_out = 0.2,
+                .settings = settings(json),
+                .directory = kOut,
+                .checkpoint_every = std::chrono::milliseconds(0)},
+               recorder);
+  };
+  MemoryFileSystem undisturbed;
+  ASSERT_TRUE(train(undisturbed, {}).ok());
+  MemoryFileSystem fs;
+  int processes = 1;
+  for (;; ++processes) {
+    std::stop_source stop;
+    stop_at_checkpoint(fs, stop, 1);
+    const auto outcome = train(fs, stop.get_token());
+    if (outcome.ok()) break;
+    ASSERT_EQ(outcome.error().code(), Code::kCancelled) << outcome.error();
+    ASSERT_LT(processes, 10);
+  }
+  EXPECT_EQ(processes, 6);  // two updates and an evaluation in each epoch
+  const os::Path model = kOut / "model.onnx";
+  EXPECT_EQ(os::read_file(fs, model).value(), os::read_file(undisturbed, model).value());
 }
 
 TEST(RunCheckpoint, StoppedRunWritesACheckpointAtOnce) {

@@ -7,13 +7,20 @@
 #include "base/text.h"
 #include "codec/digest.h"
 #include "codec/image.h"
-#include "tensor/half.h"
+#include "transform/internal/place.h"
 #include "transform/internal/resize.h"
 
 namespace varda::transform {
 namespace {
 
 using tensor::DType;
+
+/// The values of unchanged bytes.
+constexpr Tones kTones = [] {
+  Tones out{};
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(i);
+  return out;
+}();
 
 std::string quoted_input(const tensor::Spec& spec) {
   return "the model's input \"" + spec.name + "\" of shape " + tensor::to_string(spec.shape);
@@ -129,7 +136,8 @@ Status ImageInput::settle_layout(const ImageStep& step) {
   if (!flattened_ && shape.size() != layout_.size()) {
     return Error(Code::kInvalid, "preprocess.image.layout " + layout_ + " has " +
                                      std::to_string(layout_.size()) + " dimensions, " +
-                                     quoted_input(target_) + " has " + std::to_string(shape.size()));
+                                     quoted_input(target_) + " has " +
+                                     std::to_string(shape.size()));
   }
   if (layout_.find('C') == std::string::npos && channels_ != 1) {
     return Error(Code::kInvalid, "preprocess.image.layout " + layout_ +
@@ -153,9 +161,9 @@ Status ImageInput::settle_size(const ImageStep& step) {
     }
     if (declared && own >= 0 && own != *declared) {
       return Error(Code::kInvalid, "preprocess.image.resize." + std::string(setting) + " is " +
-                                       std::to_string(*declared) + ", but " + quoted_input(target_) +
-                                       " takes " + std::to_string(own) + " (layout " + layout_ +
-                                       ")");
+                                       std::to_string(*declared) + ", but " +
+                                       quoted_input(target_) + " takes " + std::to_string(own) +
+                                       " (layout " + layout_ + ")");
     }
     return static_cast<std::size_t>(declared ? *declared : own);
   };
@@ -165,9 +173,9 @@ Status ImageInput::settle_size(const ImageStep& step) {
   if (const std::size_t c = layout_.find('C');
       !flattened_ && c != std::string::npos && shape[c] != -1 && shape[c] != count) {
     return Error(Code::kInvalid, "preprocess.image.channels " + std::string(to_string(order_)) +
-                                     " are " + std::to_string(count) + ", but " + quoted_input(target_) +
-                                     " takes " + std::to_string(shape[c]) + " (layout " + layout_ +
-                                     ")");
+                                     " are " + std::to_string(count) + ", but " +
+                                     quoted_input(target_) + " takes " + std::to_string(shape[c]) +
+                                     " (layout " + layout_ + ")");
   }
   // Each side is within the range of elements(), but the product may not be.
   if (width_ > limits_.tensor_bytes_max || height_ > limits_.tensor_bytes_max ||
@@ -253,56 +261,58 @@ Status ImageInput::check(std::span<const std::string_view> files,
   return {};
 }
 
-void ImageInput::place(const std::vector<float>& pixels, tensor::Tensor& out,
-                       std::size_t index) const {
-  const std::size_t area = width_ * height_;
-  const std::size_t base = index * area * channels_;
+internal::Placing ImageInput::placing() const {
+  internal::Placing out;
+  out.channels = channels_;
+  out.area = width_ * height_;
   const std::size_t c_at = layout_.find('C');
-  const bool planes = c_at != std::string::npos && c_at < layout_.find('H');
-  const std::size_t channel_step = planes ? area : 1;
-  const std::size_t pixel_step = planes ? 1 : channels_;
-  const auto fill = [&](auto to, auto convert_value) {
-    for (std::size_t c = 0; c < channels_; ++c) {
-      // Decoded images are in the order red, green, blue.
-      const std::size_t from = order_ == Channels::kBgr ? 2 - c : c;
-      const float factor = factor_[c], offset = offset_[c];
-      for (std::size_t i = 0; i < area; ++i) {
-        to[base + c * channel_step + i * pixel_step] =
-            convert_value(pixels[i * channels_ + from] * factor + offset);
-      }
-    }
-  };
-  switch (target_.dtype) {
-    case DType::kFp64:
-      return fill(out.mutable_values<double>(),
-                  [](float value) { return static_cast<double>(value); });
-    case DType::kFp16:
-      return fill(out.mutable_values<std::uint16_t>(), tensor::half_of);
-    case DType::kUint8:
-      return fill(out.mutable_values<std::uint8_t>(), [](float value) {
-        return static_cast<std::uint8_t>(std::clamp(std::floor(value + 0.5f), 0.0f, 255.0f));
-      });
-    default:
-      return fill(out.mutable_values<float>(), [](float value) { return value; });
-  }
+  out.planes = c_at != std::string::npos && c_at < layout_.find('H');
+  out.reversed = order_ == Channels::kBgr;
+  out.factor = factor_;
+  out.offset = offset_;
+  return out;
 }
 
-std::vector<float> ImageInput::pixels(codec::Image image) const {
+void ImageInput::place(const Pixels& pixels, tensor::Tensor& out, std::size_t index) const {
+  const internal::Placing placing = this->placing();
+  if (!pixels.resized) return placing.bytes(pixels.bytes, pixels.tones, out, index);
+  placing.floats(pixels.values, 0, out, index);
+}
+
+void ImageInput::write(codec::Image& image, tensor::Tensor& out, std::size_t index) const {
   convert(image, channels_);
-  return internal::resize(image, width_, height_, filter_);
+  const internal::Placing placing = this->placing();
+  if (has_size(image)) return placing.bytes(image.pixels, kTones, out, index);
+  internal::Resizer resizer(image, width_, height_, filter_);
+  for (std::size_t y = 0; y < height_; ++y) placing.floats(resizer.row(y), y * width_, out, index);
 }
 
-Result<tensor::Tensor> ImageInput::allocate(std::size_t count) const {
-  const auto size = [](std::size_t n) { return static_cast<std::int64_t>(n); };
-  tensor::Shape shape;
-  for (const char letter : layout_) {
-    shape.push_back(letter == 'N'   ? size(count)
-                    : letter == 'C' ? size(channels_)
-                    : letter == 'H' ? size(height_)
-                                    : size(width_));
+Pixels ImageInput::pixels(codec::Image image, Pixels memory) const {
+  convert(image, channels_);
+  Pixels out = std::move(memory);
+  out.resized = !has_size(image);
+  out.tones = kTones;
+  if (out.resized) {
+    internal::Resizer resizer(image, width_, height_, filter_);
+    out.values.resize(width_ * height_ * channels_);
+    auto to = out.values.begin();
+    for (std::size_t y = 0; y < height_; ++y) to = std::ranges::copy(resizer.row(y), to).out;
   }
-  if (flattened_) shape = {size(count), size(width_ * height_ * channels_)};
-  return tensor::Tensor::allocate(target_.dtype, std::move(shape));
+  out.bytes = std::move(image.pixels);
+  return out;
+}
+
+tensor::Shape ImageInput::shape(std::size_t count) const {
+  const auto size = [](std::size_t n) { return static_cast<std::int64_t>(n); };
+  if (flattened_) return {size(count), size(width_ * height_ * channels_)};
+  tensor::Shape out;
+  for (const char letter : layout_) {
+    out.push_back(letter == 'N'   ? size(count)
+                  : letter == 'C' ? size(channels_)
+                  : letter == 'H' ? size(height_)
+                                  : size(width_));
+  }
+  return out;
 }
 
 Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> inputs,
@@ -321,15 +331,18 @@ Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> inputs
     files[i] = decoded.emplace_back(std::move(bytes).value());
   }
   TRY_VOID(check(files, sizes));
-  TRY(tensor::Tensor out, allocate(files.size()));
+  TRY(tensor::Tensor out,
+      tensor::Tensor::allocate(target_.dtype, shape(files.size()), tensor::Tensor::Fill::kNone));
+  std::vector<std::uint8_t> memory;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    auto image = codec::decode_image(files[i], limits_.pixels_max);
+    auto image = codec::decode_image(files[i], limits_.pixels_max, std::move(memory));
     if (!image.ok()) {
       // The client must fix an unsupported image type, like a torn image.
       Error why = std::move(image).error().context("image " + std::to_string(i));
       return why.code() == Code::kUnsupported ? Error(Code::kInvalid, why.message()) : why;
     }
-    place(pixels(std::move(*image)), out, i);
+    write(*image, out, i);
+    memory = std::move(image->pixels);
   }
   return out;
 }

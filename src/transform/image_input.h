@@ -1,14 +1,19 @@
 // The step before the run: turns image files into the model's input.
 //
-// make() does all at once, for requests. Training does the same in parts, with changes of the
-// pixels in between:
+// make() does all at once, for requests. Training does the same in parts, and may change the pixels
+// in between:
 //
-//   TRY(tensor::Tensor out, input.allocate(images.size()));
-//   for (std::size_t i = 0; i < images.size(); ++i)
-//     input.place(input.pixels(std::move(images[i])), out, i);
+//   TRY(tensor::Tensor out, pool.allocate(input.target().dtype, input.shape(images.size())));
+//   for (std::size_t i = 0; i < images.size(); ++i) {
+//     Pixels pixels = input.pixels(std::move(images[i]));
+//     ...
+//     input.place(pixels, out, i);
+//   }
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +25,21 @@
 #include "transform/pipeline.h"
 
 namespace varda::transform {
+
+namespace internal {
+struct Placing;
+}
+
+using Tones = std::array<float, 256>;
+
+/// One image in the model's size and channels, before scale, mean and std: rows of pixels with
+/// interleaved channels (grey, or red, green, blue).
+struct Pixels {
+  bool resized = false;
+  std::vector<std::uint8_t> bytes;  // each pixel; if resized, unused memory
+  Tones tones{};                    // the value of each byte: 0 to 255
+  std::vector<float> values;        // if resized: each pixel, 0 to 255, unrounded
+};
 
 /// Immutable.
 class ImageInput {
@@ -43,19 +63,25 @@ class ImageInput {
   Result<tensor::Tensor> make(std::span<const std::string_view> inputs,
                               std::vector<ImageSize>& sizes) const;
 
-  /// One image in the model's size and channels, before scale, mean and std: rows of pixels with
-  /// interleaved channels (grey, or red, green, blue), values 0 to 255.
-  std::vector<float> pixels(codec::Image image) const;
-  /// The tensor for `count` images, filled with zeros.
-  Result<tensor::Tensor> allocate(std::size_t count) const;
-  /// Applies scale, mean and std to the result of pixels(), and writes image `index` of the tensor.
-  void place(const std::vector<float>& pixels, tensor::Tensor& out, std::size_t index) const;
+  /// The tensor for `count` images.
+  tensor::Shape shape(std::size_t count) const;
+  /// Writes all values of image `index` of the tensor. Converts the channels of `image` in place.
+  void write(codec::Image& image, tensor::Tensor& out, std::size_t index) const;
+
+  /// The first half of write(). `memory`: of an earlier image, which the result uses again.
+  Pixels pixels(codec::Image image, Pixels memory = {}) const;
+  /// The second half of write().
+  void place(const Pixels& pixels, tensor::Tensor& out, std::size_t index) const;
 
  private:
   Status settle_layout(const ImageStep& step);
   Status settle_size(const ImageStep& step);
   Status settle_numbers(const ImageStep& step);
   Status check(std::span<const std::string_view> files, std::vector<ImageSize>& sizes) const;
+  bool has_size(const codec::Image& image) const {
+    return image.width == width_ && image.height == height_;
+  }
+  internal::Placing placing() const;
 
   tensor::Spec target_;
   tensor::Shape files_;

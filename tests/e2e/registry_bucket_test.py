@@ -181,7 +181,7 @@ class Uploads(BucketBase):
         url = registry.url + '/v1/models/default/digits/versions/'
         self.assertEqual(json.loads(registry.curl(url + '4')[2])['metrics'], {'accuracy': 0.97})
         self.assertEqual([x['version'] for x in json.loads(registry.curl(url)[2])['items']], ['3', '4', '5'])
-        m.wait_until('the unnamed blob removed', lambda: registry.curl('-I', registry.blob(unnamed))[0] == 404)
+        m.wait_until('the unnamed blob removed', lambda: registry.curl(registry.blob(unnamed))[0] == 404)
         self.assertEqual(registry.curl('-I', registry.blob(named))[0], 200)
         for version in ('3', '4', '5'):
             self.assertEqual(registry.curl('-X', 'DELETE', url + version)[0], 204)

@@ -139,11 +139,11 @@ class Uploads(Base):
         document = json.dumps({'digest': 'sha256:' + hashlib.sha256(named).hexdigest()}).encode()
         self.assertEqual(registry.curl('-T', '-', registry.url + '/v1/models/default/digits/versions/4', input=document)[0], 201)
         registry.cut(b'cut' * 1000, 100)
-        m.wait_until('the unnamed blob removed', lambda: registry.curl('-I', registry.blob(unnamed))[0] == 404)
+        m.wait_until('the unnamed blob removed', lambda: registry.curl(registry.blob(unnamed))[0] == 404)
         m.wait_until('the unfinished upload removed', lambda: registry.offset(b'cut' * 1000) is None)
         self.assertEqual(registry.curl('-I', registry.blob(named))[0], 200)
         self.assertEqual(registry.curl('-X', 'DELETE', registry.url + '/v1/models/default/digits/versions/4')[0], 204)
-        m.wait_until('the blob without a version removed', lambda: registry.curl('-I', registry.blob(named))[0] == 404)
+        m.wait_until('the blob without a version removed', lambda: registry.curl(registry.blob(named))[0] == 404)
 
     def test_memory_stays_small_while_ten_clients_upload(self):
         registry = self.registry()

@@ -867,6 +867,9 @@ def secure_sums():
         keys, {'neighbours': [dict(keys, client='b'), dict(keys, client='c')], 'clients': 4},
         {'shares': {'a': base64.b64encode(bytes(93)).decode(), 'b': key}},
         {'selfShares': {'a': share}, 'keyShares': {'b': share}, 'survivors': ['a'], 'dropped': ['a']})))
+    put('secure_sum', 'opened', '\n'.join(json.dumps(one) for one in (
+        keys, {'shares': {name: base64.b64encode(bytes(93)).decode() for name in 'abc'}},
+        {'unopened': ['a', 'b']}, {'members': ['a', 'b', 'c']})))
 
 
 def proxy_headers():

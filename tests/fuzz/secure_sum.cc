@@ -62,13 +62,30 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(client.take_neighbours(server.neighbours_of(name)).ok());
     check(server.take_shares(name, client.shares()).ok());
   }
-  // Three neighbours of four may be left: the fourth never sends shares that count as complete.
+  harass([&](const Json& json) { return server.take_shares(hostile, json); });
   if (!server.close_shares().ok()) return 0;
   for (auto& entry : clients) {
     const std::string& name = entry.first;
     privacy::SumClient& client = entry.second;
-    harass([&](const Json& json) { return client.take_shares(json); });
-    if (!client.take_shares(server.shares_for(name)).ok()) return 0;
+    harass([&](const Json& json) {
+      privacy::SumClient victim(name, task, {});
+      check(victim.take_neighbours(server.neighbours_of(name)).ok());
+      (void)victim.take_shares(json);
+      (void)victim.opened();
+      return victim.take_members(json);
+    });
+    check(client.take_shares(server.shares_for(name)).ok());
+    const Json report = client.opened();
+    for (const Json& one : report["unopened"].as_array()) check(one.as_string() == hostile);
+    check(server.take_opened(name, client.opened()).ok());
+    harass([&](const Json& json) { return server.take_opened(hostile, json); });
+  }
+  check(server.close_opened().ok());
+  for (auto& entry : clients) {
+    const std::string& name = entry.first;
+    privacy::SumClient& client = entry.second;
+    harass([&](const Json& json) { return client.take_members(json); });
+    if (!client.take_members(server.members_of(name)).ok()) return 0;
     std::vector<std::uint32_t> vector(kLength, 7);
     check(client.add_masks(vector).ok());
     check(server.take_vector(name, vector).ok());

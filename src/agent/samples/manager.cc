@@ -68,6 +68,10 @@ struct Manager::Look {
     report.reason = std::move(reason);
     report.message = codec::clipped(message, 1024);
   }
+  /// A worker that writes here could have the agent read or move files of others.
+  void refuse_link(const std::string& path) {
+    fail("LinkRefused", path + " is a link: put a file there");
+  }
   void fail(const Error& error) {
     fail(error.code() == Code::kExhausted ? "DiskFull" : "WriteFailed", error.message());
   }
@@ -220,7 +224,15 @@ Status Manager::move(const os::Path& from, const os::Path& folder, const std::st
     TRY_VOID(fs_.make_directories(folder, 0755));
     TRY_VOID(fs_.sync_directory(folder.parent_path()));
   }
-  if (fs_.rename(from, folder / file).ok()) return fs_.sync_directory(folder);
+  if (fs_.rename(from, folder / file).ok()) {
+    // A worker may have put a link in the place of the file meanwhile.
+    TRY(const auto moved, fs_.stat(folder / file));
+    if (moved && moved->kind != os::FileKind::kFile) {
+      (void)fs_.remove(folder / file);
+      return Error(Code::kInvalid, from.string() + " is a link, not a file");
+    }
+    return fs_.sync_directory(folder);
+  }
   // Another file system.
   TRY(const std::string bytes, os::read_file(fs_, from, spool::kSampleBytesMax));
   TRY_VOID(os::write_file_atomically(fs_, folder / file, bytes));
@@ -228,11 +240,12 @@ Status Manager::move(const os::Path& from, const os::Path& folder, const std::st
 }
 
 void Manager::take_labelled(Look& look) {
-  const auto files = spool::labelled(fs_, look.root);
-  if (!files.ok()) return look.fail(files.error());
-  look.report.labelled = static_cast<std::int64_t>(files->size());
+  const auto found = spool::labels(fs_, look.root);
+  if (!found.ok()) return look.fail(found.error());
+  if (!found->links.empty()) look.refuse_link(found->links.front());
+  look.report.labelled = static_cast<std::int64_t>(found->files.size());
   if (!look.to_dataset) return;
-  for (const spool::Labelled& one : *files) {
+  for (const spool::Labelled& one : found->files) {
     const os::Path folder = look.root / spool::kLabel / one.class_name;
     std::string file = one.file;
     if (!spool::is_id(std::string_view(file).substr(0, file.find('.')))) {
@@ -258,9 +271,10 @@ void Manager::take_labelled(Look& look) {
 }
 
 void Manager::take_pending(const Context& ctx, Look& look) {
-  const auto pending = spool::pending_ids(fs_, look.root);
+  const auto pending = spool::pending_files(fs_, look.root);
   if (!pending.ok()) return look.fail(pending.error());
-  look.report.pending = static_cast<std::int64_t>(pending->size());
+  (void)spool::remove_orphans(fs_, look.root, *pending);  // the next look tries again
+  look.report.pending = static_cast<std::int64_t>(pending->ids.size());
   const auto paused = paused_.find(look.work.url);
   const bool pauses = paused != paused_.end() && clock_.now() < paused->second.until;
   look.asks_model = !look.work.url.empty() && !pauses;
@@ -270,7 +284,7 @@ void Manager::take_pending(const Context& ctx, Look& look) {
   if (!(known.work == look.work) || known.to_dataset != look.to_dataset)
     known = {.work = look.work, .to_dataset = look.to_dataset, .samples = {}};
   std::map<std::string, Known::Need> samples;
-  for (const std::string& id : *pending) {
+  for (const std::string& id : pending->ids) {
     if (ctx.done()) return;
     std::optional<Known::Need> need;
     if (const auto found = known.samples.find(id); found != known.samples.end())
@@ -291,11 +305,21 @@ bool Manager::may_ask(const Look& look) const {
 
 std::optional<Manager::Known::Need> Manager::take_one(const Context& ctx, Look& look,
                                                       const std::string& id) {
+  const os::Path pending = look.root / spool::kPending;
+  const auto kind_of = [this](const os::Path& file) {
+    const auto info = fs_.stat(file);
+    return info.ok() && *info ? std::optional((*info)->kind) : std::nullopt;
+  };
   auto read = spool::read_facts(fs_, look.root, id);
-  if (!read.ok()) return std::nullopt;  // removed meanwhile, or torn by a power cut
+  if (!read.ok()) {
+    const os::Path file = pending / (id + ".json");
+    if (kind_of(file) == os::FileKind::kSymlink) look.refuse_link(file.string());
+    return std::nullopt;  // removed meanwhile, or torn by a power cut
+  }
   Facts& facts = *read;
-  const auto info = fs_.stat(look.root / spool::kPending / facts.file());
-  if (!info.ok() || !*info || (*info)->kind != os::FileKind::kFile) return std::nullopt;
+  const auto kind = kind_of(pending / facts.file());
+  if (kind == os::FileKind::kSymlink) look.refuse_link((pending / facts.file()).string());
+  if (kind != os::FileKind::kFile) return std::nullopt;
   const auto labelled = [&] {
     return facts.pseudo_label && spool::is_class_name(facts.pseudo_label->label) &&
            facts.pseudo_label->score >= look.work.minimum.value_or(0);
@@ -310,9 +334,8 @@ std::optional<Manager::Known::Need> Manager::take_one(const Context& ctx, Look& 
   if (labelled() && look.to_dataset && move_pseudo_labelled(look, facts)) return std::nullopt;
   if (answered) {
     // The answer stays with the sample: it is asked once, and people see it.
-    const Status noted =
-        os::write_file_atomically(fs_, look.root / spool::kPending / (facts.id + ".json"),
-                                  codec::write_json(to_json(facts)) + "\n");
+    const Status noted = os::write_file_atomically(fs_, pending / (facts.id + ".json"),
+                                                   codec::write_json(to_json(facts)) + "\n");
     if (!noted.ok()) look.fail(noted.error());
     return std::nullopt;
   }

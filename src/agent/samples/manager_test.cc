@@ -316,6 +316,48 @@ TEST_F(SamplesManager, LinkInTheDatasetIsNotFollowed) {
   EXPECT_THAT(fs_.list("/outside").value(), IsEmpty());
 }
 
+TEST_F(SamplesManager, LinkInTheSpoolIsRefusedWithItsPath) {
+  ASSERT_TRUE(os::write_file_atomically(fs_, "/secret.npy", "secret").ok());
+  const os::Path sample = kSpool / "pending" / (add() + ".npy");
+  ASSERT_TRUE(fs_.remove(sample).ok());
+  ASSERT_TRUE(fs_.symlink("/secret.npy", sample).ok());
+  api::EdgeSamplesReport report = step();
+  EXPECT_EQ(report.reason, "LinkRefused");
+  EXPECT_THAT(report.message, HasSubstr(sample.string()));
+  ASSERT_TRUE(fs_.remove(sample).ok());
+  EXPECT_EQ(step().reason, "");
+  ASSERT_TRUE(fs_.make_directories(kSpool / "label/good", 0755).ok());
+  ASSERT_TRUE(fs_.symlink("/secret.npy", kSpool / "label/good/a.npy").ok());
+  report = step();
+  EXPECT_EQ(report.reason, "LinkRefused");
+  EXPECT_THAT(report.message, HasSubstr("label/good/a.npy"));
+  EXPECT_THAT(files("good"), IsEmpty());
+}
+
+TEST_F(SamplesManager, LinkThatReplacesAFileDuringTheMoveStaysOutOfTheDataset) {
+  const std::string file = add() + ".npy";
+  const os::Path labelled = kSpool / "label/good" / file;
+  ASSERT_TRUE(fs_.make_directories(labelled.parent_path(), 0755).ok());
+  ASSERT_TRUE(fs_.rename(kSpool / "pending" / file, labelled).ok());
+  bool swapped = false;
+  fs_.on_call([&](std::string_view call, const os::Path& path) {
+    if (call != "rename" || path != labelled || std::exchange(swapped, true)) return Status();
+    CHECK(fs_.remove(labelled).ok() && fs_.symlink("/secret.npy", labelled).ok());
+    return Status();
+  });
+  EXPECT_EQ(step().reason, "WriteFailed");
+  EXPECT_TRUE(swapped);
+  EXPECT_THAT(files("good"), IsEmpty());
+}
+
+TEST_F(SamplesManager, FactsWithoutTheirSampleAreRemoved) {
+  const std::string id = add();
+  EXPECT_EQ(step().pending, 1);
+  ASSERT_TRUE(fs_.remove(kSpool / "pending" / (id + ".npy")).ok());
+  EXPECT_EQ(step().pending, 0);
+  EXPECT_FALSE(fs_.stat(kSpool / "pending" / (id + ".json")).value());
+}
+
 TEST_F(SamplesManager, CountsSurviveARestartAndBelongToOneObject) {
   ASSERT_TRUE(spool::label(fs_, kSpool, add(), "good").ok());
   EXPECT_EQ(step().moved, 1);

@@ -146,8 +146,12 @@ void Api::answer(const Request& request, const Reply& respond) {
   if (path.starts_with(kArtifacts)) {
     if (const auto over = over_limit(*caller, /*writes=*/false))
       return reply(problem(429, "TooManyRequests", over->message()));
-    if (request.method == "HEAD")
-      return reply(find_artifact(*caller, std::string(path.substr(kArtifacts.size()))));
+    if (request.method == "HEAD") {
+      Response found = find_artifact(*caller, std::string(path.substr(kArtifacts.size())));
+      // A worker asks before each upload, and a missing file is the usual answer.
+      const bool usual = found.status == 404;
+      return (usual ? respond : reply)(std::move(found));
+    }
     Response response = problem(405, "MethodNotAllowed", "this path takes PUT and HEAD only");
     response.headers.add("Allow", "PUT, HEAD");
     return reply(std::move(response));

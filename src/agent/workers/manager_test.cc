@@ -687,6 +687,18 @@ TEST_F(Workers, RepeatedRejectionsAreLoggedOncePerReason) {
   EXPECT_NE(log.find("status=413"), std::string::npos) << log;
 }
 
+TEST_F(Workers, QuestionForAMissingFileIsNoRejection) {
+  want(kOne);
+  const std::string token = token_of("default/eval");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(call(token, "HEAD", "/v1/artifacts/model").status, 404);
+  EXPECT_EQ(call(token, "HEAD", "/v1/artifacts/.wrong").status, 404) << "this agent has none";
+  EXPECT_EQ(call(token, "GET", "/v1/artifacts/model").status, 405);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(lines_with(log, "worker request rejected"), 1u) << log;
+  EXPECT_NE(log.find("status=405"), std::string::npos) << log;
+}
+
 /// Returns the violation of the document's schema, or "". Supports the subset of JSON Schema that
 /// the document uses.
 std::string unlike(const Json& document, const Json& schema, const Json& value,

@@ -52,7 +52,7 @@ class CoordinatorImpl final : public Coordinator {
   Verdict judge(const std::string& client, std::string_view task, const Sha256& digest) override
       EXCLUDES(mutex_);
   Result<Submitted> submit(const std::string& client, const std::string& task, const Sha256& digest,
-                           const os::Path& file) override;
+                           const UploadedFile& file) override;
   Result<Submitted> submit_bytes(const std::string& client, const std::string& task,
                                  std::string bytes) override;
   Status refuse(const std::string& client, const std::string& task, const Error& why) override
@@ -144,6 +144,8 @@ class CoordinatorImpl final : public Coordinator {
   std::optional<RoundMachine> machine_ GUARDED_BY(mutex_);
   NextModel::State beside_ GUARDED_BY(mutex_);
   std::optional<SecureRound> secure_ GUARDED_BY(mutex_);  // of the open round
+  // All clients of one sum divide by the same number, whatever the settings become meanwhile.
+  double secure_weight_max_ GUARDED_BY(mutex_) = 0;
   std::optional<std::set<std::string>> participants_ GUARDED_BY(mutex_);
   std::map<std::string, SteadyTime> seen_ GUARDED_BY(mutex_);
   std::uint64_t version_ GUARDED_BY(mutex_) = 1;  // of the state

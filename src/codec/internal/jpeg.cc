@@ -4,6 +4,7 @@
 #include <string>
 #include <turbojpeg.h>
 #include <type_traits>
+#include <utility>
 
 namespace varda::codec::internal {
 namespace {
@@ -69,7 +70,8 @@ Result<ImageHeader> jpeg_header(std::string_view bytes) {
                      static_cast<std::size_t>(header.height)};
 }
 
-Result<Image> decode_jpeg(std::string_view bytes, std::size_t pixels_max) {
+Result<Image> decode_jpeg(std::string_view bytes, std::size_t pixels_max,
+                          std::vector<std::uint8_t> memory) {
   TRY(const Handle handle, decompressor());
   TRY(const Header header, header_of(handle, bytes));
   Image out;
@@ -87,6 +89,7 @@ Result<Image> decode_jpeg(std::string_view bytes, std::size_t pixels_max) {
     return Error(Code::kInvalid, "JPEG: it has more than " + std::to_string(kScansMax) + " scans");
   const bool grey = header.colour_space == TJCS_GRAY;
   out.channels = grey ? 1 : 3;
+  out.pixels = std::move(memory);
   out.pixels.resize(out.width * out.height * out.channels);
   // A warning means a truncated or damaged file, which the library would pad.
   constexpr int kFlags = TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS | TJFLAG_ACCURATEDCT;

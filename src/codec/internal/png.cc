@@ -5,6 +5,7 @@
 #include <memory>
 #include <spng.h>
 #include <string>
+#include <utility>
 
 namespace varda::codec::internal {
 namespace {
@@ -43,7 +44,8 @@ Result<ImageHeader> png_header(std::string_view bytes) {
   return ImageHeader{ImageFormat::kPng, header.width, header.height};
 }
 
-Result<Image> decode_png(std::string_view bytes, std::size_t pixels_max) {
+Result<Image> decode_png(std::string_view bytes, std::size_t pixels_max,
+                         std::vector<std::uint8_t> memory) {
   const Context png(spng_ctx_new(0), spng_ctx_free);
   TRY(const spng_ihdr header, open(png, bytes));
   if (std::uint64_t{header.width} * header.height > pixels_max) {
@@ -63,6 +65,7 @@ Result<Image> decode_png(std::string_view bytes, std::size_t pixels_max) {
   out.channels = grey_at_once ? 1 : 3;
   if (size != out.height * out.width * out.channels)
     return Error(Code::kInternal, "PNG: unexpected size of the decoded image");
+  out.pixels = std::move(memory);
   out.pixels.resize(size);
   if (const int code = spng_decode_image(png.get(), out.pixels.data(), size, format, 0); code != 0)
     return bad(code);

@@ -1,7 +1,10 @@
 // PNG images.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "codec/image.h"
 
@@ -9,6 +12,7 @@ namespace varda::codec::internal {
 
 /// As read_image_header() and decode_image().
 Result<ImageHeader> png_header(std::string_view bytes);
-Result<Image> decode_png(std::string_view bytes, std::size_t pixels_max);
+Result<Image> decode_png(std::string_view bytes, std::size_t pixels_max,
+                         std::vector<std::uint8_t> memory);
 
 }  // namespace varda::codec::internal

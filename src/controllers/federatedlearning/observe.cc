@@ -114,12 +114,18 @@ class Observer {
     if (plan_.base) status().base = plan_.base;
     if (plan_.pods == FederatedPlan::Pods::kConverge && !plan_.fixed.is_null())
       status().fixed = plan_.fixed;
-    status().rounds = report_.rounds > 0 ? report_.rounds
-                      : is_ours()        ? job_.spec.rounds()
-                                         : job_.spec.federated["rounds"].as_integer(0);
+    status().rounds = rounds();
     // The last address stays, since a restarted pod often has it again.
     if (std::string address = address_of(job_, plan_.pod.get()); !address.empty())
       status().aggregator.address = std::move(address);
+  }
+
+  /// A round that is open when a user lowers the number of rounds is the last one. 0: unknown.
+  std::int64_t rounds() const {
+    const std::int64_t wanted = report_.rounds > 0 ? report_.rounds
+                                : is_ours()        ? job_.spec.rounds()
+                                                   : job_.spec.federated["rounds"].as_integer(0);
+    return wanted > 0 ? std::max({wanted, report_.round, job_.status.round}) : 0;
   }
 
   void count_attempts() {

@@ -179,6 +179,36 @@ class IncrementalInACluster : public ControlPlane {
             "], metrics: {base: {accuracy: 0.8}, candidate: {accuracy: 0.97}}}}}}}}]}");
   }
   void remember_trainer() { trainer_name_ = trainer(); }
+  /// The first round: a better version, which serves.
+  void accept_round() {
+    begin_round(12, "1", 'a');
+    remember_trainer();
+    report_result(1, 1, 80, 97, 'b');
+    ASSERT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
+    const std::string version = target();
+    serve(version);
+    ASSERT_TRUE(eventually([&] { return machine("version") == version; })) << api_.get(kJob).text;
+    ASSERT_TRUE(eventually([&] {
+      return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('b');
+    })) << api_.get(kJob).text;
+  }
+  /// Back to the initial version.
+  void roll_back() {
+    patch(kJob, "{metadata: {annotations: {edgeai.io/rollback: '17'}}}");
+    ASSERT_TRUE(eventually([&] { return target() == "1"; })) << api_.get(kJob).text;
+    serve("1");
+  }
+  /// An InferenceModel of a user on edge0.
+  void post_model(const std::string& name, int port) {
+    post(kInferenceModels,
+         "{apiVersion: ai.kubeedge.io/v1alpha1, kind: InferenceModel, metadata: {name: " + name +
+             "}, spec: {modelName: " + name +
+             ", deployToLayer: edge, nodeName: edge0, frameworkType: onnx, targetVersion: '1', "
+             "servingPort: " +
+             std::to_string(port) +
+             ", manifest: [{version: '1', downloadURL: 'http://registry/other.tar', sha256sum: " +
+             digest('e') + "}]}}");
+  }
 
   std::string served_, trainer_name_;
 };
@@ -288,6 +318,110 @@ TEST_F(IncrementalInACluster, RollbackBringsBackTheVersionBefore) {
   EXPECT_TRUE(eventually([&] {
     return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('a');
   })) << api_.get(kJob).text;
+}
+
+TEST_F(IncrementalInACluster, RollbackToTheInitialVersionRestoresItsSizeAndItsMetrics) {
+  add_machine("edge0");
+  add_model();
+  patch(kEdgeaiModels + "/digits-0", "{spec: {size: 4711}}");
+  patch_status(kEdgeaiModels + "/digits-0", "{metrics: [{key: accuracy, value: '0.8'}]}");
+  add_dataset();
+  add_job();
+  serve("1");
+  run_server();
+  accept_round();
+  const std::string version = target();
+  ASSERT_TRUE(eventually([&] {
+    return get(kEdgeaiModels + "/digits").at("status/metrics/0/value").as_string() == "0.97";
+  })) << api_.get(kEdgeaiModels + "/digits").text;
+  roll_back();
+  EXPECT_TRUE(eventually([&] {
+    const Json model = get(kEdgeaiModels + "/digits");
+    return model.at("spec/sha256").as_string() == digest('a') &&
+           model.at("status/metrics/0/value").as_string() == "0.8";
+  })) << api_.get(kEdgeaiModels + "/digits").text;
+  EXPECT_EQ(get(kEdgeaiModels + "/digits").at("spec/size").as_integer(), 4711);
+  EXPECT_EQ(condition("Evaluated")["reason"].as_string(), "RolledBack");
+  EXPECT_TRUE(condition("Evaluated")["message"].as_string().starts_with(
+      "version " + version + " of round 1 left the service: ManualRollback: "))
+      << condition("Evaluated")["message"].as_string();
+  EXPECT_EQ(job().at("status/summary/gain").as_string(), "") << "the initial version has no gain";
+}
+
+TEST_F(IncrementalInACluster, ModelOfUnknownSizeAndMetricsHasNoneAfterARollback) {
+  start_all();
+  accept_round();
+  EXPECT_EQ(job().at("status/summary/gain").as_string(), "+0.17");
+  ASSERT_TRUE(eventually(
+      [&] { return !get(kEdgeaiModels + "/digits").at("status/metrics").as_array().empty(); }));
+  EXPECT_EQ(get(kEdgeaiModels + "/digits").at("spec/size").as_integer(), 9);
+  roll_back();
+  EXPECT_TRUE(eventually([&] {
+    const Json model = get(kEdgeaiModels + "/digits");
+    return model.at("spec/sha256").as_string() == digest('a') &&
+           model.at("status/metrics").as_array().empty();
+  })) << api_.get(kEdgeaiModels + "/digits").text;
+  EXPECT_FALSE(get(kEdgeaiModels + "/digits").at("spec").contains("size"));
+  ASSERT_TRUE(becomes_idle());
+  stop();
+  EXPECT_TRUE(restart_writes_nothing());
+}
+
+TEST_F(IncrementalInACluster, PortInUseHoldsUpTheTrainingUntilThePortIsFree) {
+  add_machine("edge0");
+  add_model();
+  add_dataset();
+  post_model("blocker", 8080);
+  add_job();
+  ASSERT_TRUE(eventually([&] { return condition("Ready")["reason"].as_string() == "PortInUse"; }))
+      << api_.get(kJob).text;
+  install("1", 'a');
+  count(12);
+  ASSERT_TRUE(eventually([&] { return stage() == "Train Ready"; })) << api_.get(kJob).text;
+  EXPECT_TRUE(becomes_idle());
+  EXPECT_EQ(trainer(), "");
+  EXPECT_TRUE(condition("Train")["message"].as_string().starts_with(
+      "no version can be deployed: edge0: port 8080 of node edge0 belongs to"))
+      << condition("Train")["message"].as_string();
+  ASSERT_EQ(api_.remove(kInferenceModels + "/blocker").status, 200);
+  EXPECT_TRUE(eventually([&] { return !trainer().empty(); })) << api_.get(kJob).text;
+}
+
+TEST_F(IncrementalInACluster, NameInUseHoldsUpTheTrainingUntilTheNameIsFree) {
+  add_machine("edge0");
+  add_model();
+  add_dataset();
+  post_model("digits", 9090);
+  count(12);
+  add_job();
+  ASSERT_TRUE(eventually([&] { return condition("Ready")["reason"].as_string() == "NameInUse"; }))
+      << api_.get(kJob).text;
+  install("1", 'a');
+  ASSERT_TRUE(eventually([&] {
+    return condition("Train")["message"].as_string().find("digits") != std::string::npos;
+  })) << api_.get(kJob).text;
+  EXPECT_EQ(trainer(), "");
+  ASSERT_EQ(api_.remove(kServer).status, 200);
+  EXPECT_TRUE(eventually([&] { return !trainer().empty(); })) << api_.get(kJob).text;
+}
+
+TEST_F(IncrementalInACluster, RequestWithoutNewSamplesIsACondition) {
+  start_all();
+  install("1", 'a');
+  report_serving();
+  count(0);
+  ASSERT_TRUE(eventually([&] { return job().at("status/samples").contains("total"); }));
+  patch(kJob, "{metadata: {annotations: {edgeai.io/train: '17'}}}");
+  ASSERT_TRUE(eventually([&] {
+    return condition("Train")["reason"].as_string() == "NothingToTrain";
+  })) << api_.get(kJob).text;
+  EXPECT_EQ(condition("Train")["message"].as_string(),
+            "nothing to train on: the Dataset has no samples");
+  EXPECT_EQ(round(), 0);
+  count(3);
+  EXPECT_TRUE(eventually([&] { return condition("Train")["reason"].as_string() == "Waiting"; }))
+      << api_.get(kJob).text;
+  EXPECT_EQ(round(), 0) << "the request is answered";
 }
 
 TEST_F(IncrementalInACluster, RestartedOperatorContinuesTheRound) {

@@ -277,12 +277,7 @@ class Observer {
     status().attempt = state_.attempt;
     status().version = state_.serving.version;
     show_stage_conditions();
-    if (state_.verdict) {
-      const incremental::GateVerdict& verdict = *state_.verdict;
-      conditions_.set("Evaluated", {verdict.passed ? kTrue : kFalse, verdict.reason,
-                                    codec::clipped(verdict.message, kMessageMax)});
-      status().summary.gain = verdict.gain ? signed_text(*verdict.gain) : "";
-    }
+    show_evaluation();
     const meta::Condition* suspended = meta::find_condition(status().conditions, "Suspended");
     if (job_.spec.suspend) {
       conditions_.set("Suspended", {kTrue, "Suspended", "spec.suspend is true: no round starts"});
@@ -291,6 +286,51 @@ class Observer {
     }
     status().summary.stage = status().stage + " " + status().state;
     show_rounds();
+  }
+
+  /// The last evaluated round, if its version left the service. Null: the version serves, the gate
+  /// refused it, or a later round has a verdict.
+  const incremental::RoundRecord* rolled_back_round() const {
+    const std::vector<incremental::RoundRecord>& rounds = state_.rounds;
+    const bool ended = !rounds.empty() && rounds.back().round == state_.round;
+    if (state_.verdict && !ended) return nullptr;
+    for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) {
+      if (round->rolled_back) return &*round;
+      // Such a round ended with the version that it started from.
+      const bool fell_with_base = round->reason == incremental::kBaseRolledBack;
+      if (!fell_with_base && (round->value || round->gain)) return nullptr;
+    }
+    return nullptr;
+  }
+
+  /// The last evaluation. After a rollback its numbers are not those of the version that serves.
+  void show_evaluation() {
+    if (const incremental::RoundRecord* left = rolled_back_round()) {
+      status().summary.gain = gain_of_serving();
+      const meta::Condition* shown = meta::find_condition(status().conditions, "Evaluated");
+      const bool has_verdict = state_.verdict && left->round == state_.round;
+      if (!has_verdict && shown == nullptr) return;
+      const bool passed = has_verdict ? state_.verdict->passed : shown->status == kTrue;
+      conditions_.set(
+          "Evaluated",
+          {passed ? kTrue : kFalse, "RolledBack",
+           codec::clipped("version " + left->version + " of round " + text_of(left->round) +
+                              " left the service: " + left->reason + ": " + left->message,
+                          kMessageMax)});
+      return;
+    }
+    if (!state_.verdict) return;
+    const incremental::GateVerdict& verdict = *state_.verdict;
+    conditions_.set("Evaluated", {verdict.passed ? kTrue : kFalse, verdict.reason,
+                                  codec::clipped(verdict.message, kMessageMax)});
+    status().summary.gain = verdict.gain ? signed_text(*verdict.gain) : "";
+  }
+
+  /// "": the initial version, or a round that the state has forgotten.
+  std::string gain_of_serving() const {
+    for (const incremental::RoundRecord& round : state_.rounds)
+      if (round.round == state_.serving.round && round.gain) return signed_text(*round.gain);
+    return "";
   }
 
   /// The end of a stage in the last round that came so far. Nothing: no such round is known.
@@ -303,19 +343,33 @@ class Observer {
     return nullptr;
   }
 
+  /// The refusal of a manual request, until samples or a transition follow. Null: none.
+  const incremental::Transition* refused_request() const {
+    if (state_.history.empty() || fresh_.value_or(0) > 0) return nullptr;
+    const incremental::Transition& last = state_.history.back();
+    return last.reason == incremental::kNothingToTrain ? &last : nullptr;
+  }
+
   // The stage at work has the phase of the machine. Earlier stages of the round are completed.
   // Later ones have the result of the round before.
   void show_stage_conditions() {
     for (const Stage stage : {Stage::kTrain, Stage::kEval, Stage::kDeploy}) {
       const std::string type(incremental::to_string(stage));
       if (stage == state_.stage) {
-        std::string message = state_.message;
-        if (plan_.waiting && plan_.wanted.worker && plan_.pod == nullptr)
-          message = plan_.waiting->message;
-        const Phase phase = state_.phase;
-        const bool is = phase == Phase::kCompleted || phase == Phase::kRunning;
-        conditions_.set(type, {is ? kTrue : kFalse, std::string(incremental::to_string(phase)),
-                               codec::clipped(message, kMessageMax)});
+        std::string reason(incremental::to_string(state_.phase)), message = state_.message;
+        if (plan_.wanted.worker && plan_.pod == nullptr) {
+          if (plan_.blocked) {
+            message = plan_.blocked->message;
+          } else if (plan_.waiting) {
+            message = plan_.waiting->message;
+          }
+        }
+        if (const incremental::Transition* refusal = refused_request()) {
+          reason = refusal->reason;
+          message = refusal->message;
+        }
+        const bool is = state_.phase == Phase::kCompleted || state_.phase == Phase::kRunning;
+        conditions_.set(type, {is ? kTrue : kFalse, reason, codec::clipped(message, kMessageMax)});
       } else if (stage < state_.stage) {
         conditions_.set(type, {kTrue, "Completed", "round " + text_of(state_.round)});
       } else if (const incremental::Transition* end = last_end_of(stage)) {

@@ -8,6 +8,7 @@
 #include "codec/digest.h"
 #include "controllers/dataset/dataset.h"
 #include "controllers/incrementallearning/settings.h"
+#include "hosting/conditions.h"
 #include "hosting/labels.h"
 #include "hosting/pod_settings.h"
 #include "runtime/last_applied.h"
@@ -290,6 +291,24 @@ class Planner {
       initial.sha256 = archive.sha256sum;
       out_.versions.insert(out_.versions.begin(), std::move(initial));
     }
+    // Later the Model may have the versions and the metrics of this job.
+    if (out_.state.last_version == 0) describe_initial();
+  }
+
+  /// Size and metrics of the initial version, for a rollback to it.
+  void describe_initial() {
+    const api::ManifestEntry& archive = out_.base->archive;
+    for (const hosting::AnyModel& model : world_.initial.models) {
+      if (model.spec->url != archive.download_url ||
+          api::known_sha256(*model.spec, *model.status) != archive.sha256sum)
+        continue;
+      for (IncrementalVersion& version : out_.versions) {
+        if (version.version != archive.version || version.round != 0) continue;
+        const auto& pinned = model.status->pinned;
+        version.bytes = model.spec->size > 0 ? model.spec->size : pinned ? pinned->bytes : 0;
+        version.metrics = model.status->metrics;
+      }
+    }
   }
 
   void find_baseline() {
@@ -366,6 +385,7 @@ class Planner {
     if (out_.wanted.worker && present != nullptr && is_of(*present, *out_.wanted.worker))
       out_.pod = present;
     out_.blocked = complete(view, worker);
+    if (!out_.blocked) out_.blocked = deploy_problem();
     if (!out_.wanted.worker) return;  // the pod of an ended attempt goes
     if (out_.pod != nullptr && (out_.blocked || out_.pod->ended())) return keep(out_.pod);
     if (out_.blocked) return;
@@ -374,6 +394,25 @@ class Planner {
     workers::WorkerPlan made = workers::plan_worker(job_of(job_), worker, around(out_.pod));
     for (Json& object : made.objects) out_.objects.push_back(std::move(object));
     out_.waiting = std::move(made.problem);
+  }
+
+  /// Nothing: each server could get a new version. A port or a name may become free at any time.
+  std::optional<Problem> deploy_problem() const {
+    for (const PlannedServer& server : out_.servers) {
+      std::optional<Problem> problem = server.problem;
+      if (server.child != nullptr) {
+        const auto& conditions = server.child->status.conditions;
+        const meta::Condition* ready = meta::find_condition(conditions, "Ready");
+        if (ready == nullptr)
+          return Problem{"ServerPending",
+                         "InferenceModel " + server.name + " has no condition Ready yet"};
+        if (ready->status != hosting::kTrue) problem = Problem{ready->reason, ready->message};
+      }
+      if (problem && (problem->reason == "PortInUse" || problem->reason == "NameInUse"))
+        return Problem{problem->reason,
+                       "no version can be deployed: " + server.node + ": " + problem->message};
+    }
+    return {};
   }
 
   /// Fills in the data and the pod. Returns the reason why no worker can run.

@@ -143,8 +143,9 @@ void record_round(const IncrementalLearningJob& job, const IncrementalObservatio
   using runtime::EventType;
   for (const incremental::Transition& step : seen.transitions) {
     if (step.stage == incremental::Stage::kTrain && step.phase == incremental::Phase::kReady)
-      writer.event(job, EventType::kNormal, "RoundStarted",
-                   "round " + std::to_string(step.round) + ": " + step.message);
+      writer.event(job, EventType::kNormal, "RoundStarted", step.message);  // names the round
+    if (step.reason == incremental::kNothingToTrain)
+      writer.event(job, EventType::kWarning, step.reason, step.message);
   }
   if (seen.ended) {
     const incremental::RoundRecord& end = *seen.ended;
@@ -171,6 +172,11 @@ void record_ready(const IncrementalLearningJob& job, const api::IncrementalLearn
   }
   if (passing.due(job.metadata.key(), was, *is, time))
     writer.event(job, runtime::EventType::kWarning, is->reason, is->message);
+}
+
+/// A server that this reconcile is to create.
+bool awaits_creation(const PlannedServer& server) {
+  return server.child == nullptr && server.pod == nullptr && !server.problem;
 }
 
 }  // namespace
@@ -268,6 +274,15 @@ Result<runtime::Action> IncrementalReconciler::reconcile(const Context& ctx,
   Status converged;
   std::optional<hosting::Problem> refused;
   bool again = false;
+  const bool lacks_server =
+      std::any_of(wanted.servers.begin(), wanted.servers.end(), awaits_creation);
+  if (lacks_server && wanted.pod == nullptr) {
+    // The name of a server may be in use, and then a training would be in vain.
+    std::erase_if(wanted.objects, [&](const codec::Json& object) {
+      return object["kind"].as_string() == api::Pod::resource().kind &&
+             object.at("metadata/name").as_string() == wanted.pod_name;
+    });
+  }
   if (!wanted.problem) {
     converged = writer.converge(ctx, job, wanted.objects);
     const Code code = converged.ok() ? Code::kInternal : converged.error().code();
@@ -283,6 +298,7 @@ Result<runtime::Action> IncrementalReconciler::reconcile(const Context& ctx,
     for (PlannedServer& server : wanted.servers)
       if (server.child == nullptr && server.pod == nullptr) server.problem = refused;
     if (wanted.wanted.worker && wanted.pod == nullptr) wanted.waiting = refused;
+    if (lacks_server && !wanted.blocked) wanted.blocked = refused;
   }
   const IncrementalObservation seen = observe(job, wanted, world, options_, now);
   std::optional<Duration> next = seen.recheck_in;

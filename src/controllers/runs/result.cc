@@ -58,10 +58,10 @@ Json to_object(const ModelOfRun& model) {
   for (const auto& [name, value] : model.metadata) add(name, value);
   Json out = Json::object({{sedna ? "url" : "modelUrl", model.produced.url},
                            {"format", model.format.empty() ? "onnx" : model.format},
-                           {"sha256", model.produced.sha256},
-                           {"size", model.produced.bytes},
-                           {"version", model.produced.version},
-                           {"sourceJob", model.source_job}});
+                           {"sha256", model.produced.sha256}});
+  if (model.produced.bytes > 0) out.set("size", model.produced.bytes);
+  out.set("version", model.produced.version);
+  out.set("sourceJob", model.source_job);
   if (!model.credentials.empty()) out.set("credentialName", model.credentials);
   if (model.base) {
     add("baseVersion", model.base->archive.version);

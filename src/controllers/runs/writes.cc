@@ -7,17 +7,23 @@ Status write_model(const Context& ctx, const Json& object,
                    const api::TrainingProduced& produced,
                    const std::vector<api::ModelMetric>& metrics, WallTime now,
                    runtime::Writer& writer) {
+  const auto write_metrics = [&] {
+    const meta::Resource& resource = present->group == api::SednaModel::resource().group
+                                         ? api::SednaModel::resource()
+                                         : api::Model::resource();
+    return writer.edit(ctx,
+                       {&resource, present->metadata->key(), present->metadata->uid,
+                        present->metadata->resource_version},
+                       runtime::Part::kStatus,
+                       [&](Json& model) { set_metrics(model, metrics, now); });
+  };
+  const bool has_file = present && present->spec->sha256 == produced.sha256;
+  // No metrics follow that could replace those of the former version.
+  if (present && !has_file && metrics.empty() && !present->status->metrics.empty())
+    TRY_VOID(write_metrics());
   TRY_VOID(writer.apply(ctx, object));
   // The Model's arrival in the cache is a change, after which the metrics follow.
-  if (!present || present->spec->sha256 != produced.sha256) return {};
-  const meta::Resource& resource = present->group == api::SednaModel::resource().group
-                                       ? api::SednaModel::resource()
-                                       : api::Model::resource();
-  return writer.edit(ctx,
-                     {&resource, present->metadata->key(), present->metadata->uid,
-                      present->metadata->resource_version},
-                     runtime::Part::kStatus,
-                     [&](Json& model) { set_metrics(model, metrics, now); });
+  return has_file ? write_metrics() : Status();
 }
 
 Result<std::optional<Duration>> FailedPods::replace(const Context& ctx, const meta::ObjectKey& run,

@@ -127,19 +127,26 @@ class GramWorker final : public StripWorker {
         totals_(totals),
         strip_(rows * rows),
         panel_(rows * block),
-        scratch_(block) {}
+        scratch_(block),
+        views_(updates.size()) {}
 
   void block(std::size_t first, std::size_t count) override {
     const std::size_t width = (count + kWidthUnit - 1) / kWidthUnit * kWidthUnit;
     for (std::size_t i = 0; i < updates_.size(); ++i) {
-      const std::span<const float> in = updates_[i]->view(first, std::span(scratch_).first(count));
+      views_[i] = updates_[i]->view(first, std::span(scratch_).first(count)).data();
       double* const row = panel_.data() + i * width;
-      kernels::to_double(in.data(), row, count);
+      kernels::to_double(views_[i], row, count);
       std::fill(row + count, row + width, 0.0);
     }
     std::fill(panel_.begin() + static_cast<std::ptrdiff_t>(updates_.size() * width),
               panel_.begin() + static_cast<std::ptrdiff_t>(rows_ * width), 0.0);
-    kernels::gram(panel_.data(), rows_, width, strip_.data());
+    for (std::size_t from = 0; from < rows_; from += kRowsInL1) {
+      const std::size_t to = std::min(from + kRowsInL1, rows_);
+      // The memory of the next block arrives during the arithmetic.
+      for (std::size_t i = from; i < std::min(to, views_.size()); ++i)
+        kernels::prefetch(views_[i] + count, count);
+      kernels::gram(panel_.data(), rows_, width, from, to, strip_.data());
+    }
   }
   void commit() override {
     for (std::size_t i = 0; i < strip_.size(); ++i) totals_[i] += strip_[i];
@@ -147,13 +154,17 @@ class GramWorker final : public StripWorker {
   }
 
   static constexpr std::size_t kWidthUnit = 8;
+  static constexpr std::size_t kWidthMax = 256;
 
  private:
+  static constexpr std::size_t kRowsInL1 = 8;
+
   const std::span<const UpdateReader* const> updates_;
   const std::size_t rows_;
   std::vector<double>& totals_;
   std::vector<double> strip_, panel_;
   std::vector<float> scratch_;
+  std::vector<const float*> views_;
 };
 
 /// Batcher's merge exchange for any number of rows (Knuth, The Art of Computer Programming 3,
@@ -210,10 +221,11 @@ class SortWorker final : public StripWorker {
 
  private:
   void columns(std::size_t at, std::size_t count) {
-    constexpr std::size_t kColumns = kernels::kColumns;
+    constexpr std::size_t kColumns = kernels::kColumns, kAhead = 4 * kColumns;
     const std::size_t used = std::min(kColumns, count - at);
     for (std::size_t i = 0; i < updates_.size(); ++i) {
       float* const row = rows_.data() + i * kColumns;
+      kernels::prefetch(views_[i] + at + kAhead, kColumns);
       std::copy_n(views_[i] + at, used, row);
       std::fill(row + used, row + kColumns, 0.0f);
     }
@@ -264,7 +276,7 @@ Result<std::vector<double>> squared_distances(const Context& ctx,
   const std::size_t n = updates.size();
   const std::size_t rows = (n + kernels::kGramTile - 1) / kernels::kGramTile * kernels::kGramTile;
   std::vector<double> gram(rows * rows);
-  const std::size_t block = std::min<std::size_t>(block_for(2 * n, 64), 512);
+  const std::size_t block = std::min(block_for(2 * n, 64), GramWorker::kWidthMax);
   TRY_VOID(walk(ctx, Walk::over(size, block, n, threads),
                 [&] { return std::make_unique<GramWorker>(updates, rows, block, gram); }));
   std::vector<double> out(n * n);
@@ -281,8 +293,10 @@ Result<double> fold_sorted(const Context& ctx, std::span<const UpdateReader* con
                            std::size_t size, std::size_t threads, const ColumnMean& mean,
                            const Sink& sink) {
   const bool is_rows = mean.kind == ColumnMean::Kind::kRows;
+  const std::size_t n = updates.size();
   const std::vector<kernels::Comparator> network =
-      sorting_network(updates.size(), is_rows ? mean.from : 0, is_rows ? mean.to : updates.size());
+      sorting_network(n, is_rows ? mean.from : kernels::near_median_from(n, mean.count),
+                      is_rows ? mean.to : kernels::near_median_to(n, mean.count));
   double total = 0;
   const std::size_t block = block_for(updates.size(), kernels::kColumns);
   TRY_VOID(walk(ctx, Walk::over(size, block, updates.size(), threads), [&] {

@@ -10,6 +10,21 @@ namespace {
 
 constexpr std::size_t kGramLanes = 8;  // sums of each element, for any width of vectors
 
+/// ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7))
+VARDA_KERNEL_BODY double lane_total(const double* lanes) {
+  typedef double Four __attribute__((vector_size(32)));
+  typedef double Two __attribute__((vector_size(16)));
+  Four low, high;
+  std::memcpy(&low, lanes, sizeof low);
+  std::memcpy(&high, lanes + 4, sizeof high);
+  low += high;
+  Two first, second;
+  std::memcpy(&first, &low, sizeof first);
+  std::memcpy(&second, reinterpret_cast<const char*>(&low) + sizeof first, sizeof second);
+  first += second;
+  return first[0] + first[1];
+}
+
 /// kGramTile rows times kRight rows. The sums of one vector of lanes stay in registers.
 template <int kBytes, std::size_t kRight>
 VARDA_KERNEL_BODY void gram_tile(const double* a, const double* b, std::size_t width, double* sums,
@@ -36,27 +51,26 @@ VARDA_KERNEL_BODY void gram_tile(const double* a, const double* b, std::size_t w
         std::memcpy(&lanes[i][j][group], &tile[i][j], sizeof(Lanes));
   }
   for (std::size_t i = 0; i < kGramTile; ++i) {
-    for (std::size_t j = 0; j < kRight; ++j) {
-      const double* const l = lanes[i][j];
-      sums[i * n + j] += ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
-    }
+    for (std::size_t j = 0; j < kRight; ++j) sums[i * n + j] += lane_total(lanes[i][j]);
   }
 }
 
 template <int kBytes>
 VARDA_KERNEL_BODY void gram_body(const double* panel, std::size_t n, std::size_t width,
-                                 double* sums) {
+                                 std::size_t from, std::size_t to, double* sums) {
   // AVX-512 has 32 registers, its predecessors have 16.
   constexpr std::size_t kRight = kBytes == 64 ? 4 : 2;
-  for (std::size_t i = 0; i < n; i += kGramTile)
-    for (std::size_t j = i; j < n; j += kRight)
+  // The rows [from, to) stay in the L1 cache, and the others come from the L2 cache once.
+  for (std::size_t j = from; j < n; j += kRight)
+    for (std::size_t i = from; i < to && i <= j; i += kGramTile)
       gram_tile<kBytes, kRight>(panel + i * width, panel + j * width, width, sums + i * n + j, n);
 }
 
 }  // namespace
 
 VARDA_KERNEL_BY_WIDTH(void, gram,
-                      (const double* panel, std::size_t n, std::size_t width, double* sums),
-                      (panel, n, width, sums), ",fma")
+                      (const double* panel, std::size_t n, std::size_t width, std::size_t from,
+                       std::size_t to, double* sums),
+                      (panel, n, width, from, to, sums), ",fma")
 
 }  // namespace varda::federated::kernels

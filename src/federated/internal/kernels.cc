@@ -315,22 +315,19 @@ VARDA_KERNEL_BODY void vector_mean_near_median(const float* rows, std::size_t n,
   using Places = typename Vector<kBytes>::Places;
   Doubles median, low, high;
   vector_mean<kBytes>(rows, (n - 1) / 2, n / 2 + 1, median);
-  // Sorted values closest to the median are neighbours. The best window has the smallest greatest
-  // distance; of equal windows the first.
-  Doubles best = Doubles{} + HUGE_VAL;
-  Places start = {};
-  for (std::size_t row = 0; row + count <= n; ++row) {
+  // Sorted values closest to the median are neighbours. The window of `count` rows moves up while
+  // the row above it is closer than the lowest row in it. It ends on a row of the median.
+  const std::size_t from = near_median_from(n, count), to = near_median_to(n, count);
+  Places start = Places{} + static_cast<std::int64_t>(from);
+  for (std::size_t row = from; row + count < to; ++row) {
     load_doubles<kBytes>(rows + row * kColumns, low);
-    load_doubles<kBytes>(rows + (row + count - 1) * kColumns, high);
-    const Doubles below = median - low, above = high - median;
-    const Doubles distance = below > above ? below : above;
-    const Places better = distance < best;
-    start = better ? Places{} + static_cast<std::int64_t>(row) : start;
-    best = better ? distance : best;
+    load_doubles<kBytes>(rows + (row + count) * kColumns, high);
+    const Places moves = median - low > high - median;  // -1: true, for rows from `from` on
+    start -= moves;
   }
   Doubles sum = {}, value;
   const Doubles zero = {};
-  for (std::size_t row = 0; row < n; ++row) {
+  for (std::size_t row = from; row < to; ++row) {
     load_doubles<kBytes>(rows + row * kColumns, value);
     const Places place = static_cast<std::int64_t>(row) - start;
     const Places inside = (place >= 0) & (place < static_cast<std::int64_t>(count));

@@ -64,13 +64,29 @@ inline constexpr std::size_t kColumns = 16;
 void sort_columns(float* rows, std::span<const Comparator> network);
 /// Means of rows [from, to) by column, added in the order of the rows.
 void column_means(const float* rows, std::size_t from, std::size_t to, double* out);
-/// Means of the `count` values that are closest to the median, by column of `n` sorted rows.
+/// Rows that contain the `count` values closest to the median of n sorted rows: [from, to).
+constexpr std::size_t near_median_from(std::size_t n, std::size_t count) {
+  return (n - 1) / 2 < count ? 0 : (n - 1) / 2 + 1 - count;
+}
+constexpr std::size_t near_median_to(std::size_t n, std::size_t count) {
+  return n / 2 + count < n ? n / 2 + count : n;
+}
+/// Means of the `count` values that are closest to the median, by column of `n` sorted rows; of
+/// equally close values the smaller. Reads the rows near the median alone. 1 <= count <= n.
 void column_means_near_median(const float* rows, std::size_t n, std::size_t count, double* out);
 
 /// Rows of a panel for gram(): a multiple of 4, zeros in the rest.
 inline constexpr std::size_t kGramTile = 4;
-/// sums[i * n + j] += dot(row i, row j) for j >= i / 4 * 4. `panel` has n rows of `width` doubles
-/// that were floats; n is a multiple of kGramTile, width a multiple of 8.
-void gram(const double* panel, std::size_t n, std::size_t width, double* sums);
+/// sums[i * n + j] += dot(row i, row j) for i in [from, to) and j >= i / 4 * 4. `panel` has n rows
+/// of `width` doubles that were floats; n, `from` and `to` are multiples of kGramTile, width is one
+/// of 8.
+void gram(const double* panel, std::size_t n, std::size_t width, std::size_t from, std::size_t to,
+          double* sums);
+/// Asks for the floats at `at`, which may lie outside of any object. More streams than the
+/// processor follows by itself need this.
+inline void prefetch(const float* at, std::size_t count) {
+  constexpr std::size_t kLineFloats = 16;
+  for (std::size_t i = 0; i < count; i += kLineFloats) __builtin_prefetch(at + i);
+}
 
 }  // namespace varda::federated::kernels

@@ -97,7 +97,7 @@ std::string results_of_columns(std::size_t n) {
   const std::size_t tiles = (n + 3) / 4 * 4;
   std::vector<double> panel(tiles * 16), sums(tiles * tiles);
   for (std::size_t i = 0; i < panel.size(); ++i) panel[i] = rows[i % rows.size()];
-  kernels::gram(panel.data(), tiles, 16, sums.data());
+  kernels::gram(panel.data(), tiles, 16, 0, tiles, sums.data());
   append(out, sums);
   return out;
 }
@@ -123,12 +123,38 @@ TEST(Kernels, AllVariantsGiveTheSameBits) {
   }
 }
 
+TEST(Kernels, GramByPartsOfTheRowsIsTheSame) {
+  const Widest restored;
+  constexpr std::size_t kRows = 20, kWidth = 24;
+  const std::vector<float> values = testing::random_values(kRows * kWidth, 9);
+  const std::vector<double> panel(values.begin(), values.end());
+  for (const Vectors widest : {Vectors::kBase, Vectors::kAvx2, Vectors::kAvx512}) {
+    kernels::limit_vectors(widest);
+    std::vector<double> whole(kRows * kRows), parts(kRows * kRows);
+    kernels::gram(panel.data(), kRows, kWidth, 0, kRows, whole.data());
+    for (std::size_t from = 0; from < kRows; from += 8)
+      kernels::gram(panel.data(), kRows, kWidth, from, std::min(from + 8, kRows), parts.data());
+    EXPECT_EQ(whole, parts);
+    for (std::size_t i = 0; i < kRows; ++i) {
+      for (std::size_t j = i; j < kRows; ++j) {
+        double sum = 0;
+        for (std::size_t k = 0; k < kWidth; ++k)
+          sum += panel[i * kWidth + k] * panel[j * kWidth + k];
+        EXPECT_NEAR(whole[i * kRows + j], sum, 1e-9);
+      }
+    }
+  }
+}
+
 TEST(Kernels, MeansNearTheMedianFollowTheirDefinition) {
   const Widest restored;
   for (const Vectors widest : {Vectors::kBase, Vectors::kAvx2, Vectors::kAvx512}) {
     kernels::limit_vectors(widest);
     for (const std::size_t n : {1, 4, 7, 30}) {
       std::vector<float> rows = testing::random_values(n * kernels::kColumns, n);
+      // Some columns have equal values, so that values at both sides of the median tie.
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        if (i % kernels::kColumns % 2 == 1) rows[i] = std::round(rows[i] * 3);
       for (std::size_t column = 0; column < kernels::kColumns; ++column) {
         std::vector<float> values;
         for (std::size_t i = 0; i < n; ++i) values.push_back(rows[i * kernels::kColumns + column]);
@@ -137,7 +163,13 @@ TEST(Kernels, MeansNearTheMedianFollowTheirDefinition) {
       }
       for (std::size_t count = 1; count <= n; ++count) {
         double out[kernels::kColumns];
-        kernels::column_means_near_median(rows.data(), n, count, out);
+        std::vector<float> unsorted = rows;  // rows that a shorter network does not sort
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          const std::size_t row = i / kernels::kColumns;
+          if (row < kernels::near_median_from(n, count) || row >= kernels::near_median_to(n, count))
+            unsorted[i] = std::nanf("");
+        }
+        kernels::column_means_near_median(unsorted.data(), n, count, out);
         for (std::size_t column = 0; column < kernels::kColumns; ++column) {
           std::vector<double> values;
           for (std::size_t i = 0; i < n; ++i)

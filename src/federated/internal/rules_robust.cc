@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "federated/internal/kernels.h"
 #include "federated/internal/rule_base.h"
@@ -88,30 +89,46 @@ class CoordinateRule final : public RobustRule {
   const double trim_;
 };
 
-/// The sum of the `count` smallest numbers, added from the smallest on.
-double sum_of_smallest(std::vector<double>& numbers, std::size_t count) {
-  count = std::min(count, numbers.size());
-  std::partial_sort(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(count),
-                    numbers.end());
-  return std::accumulate(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(count),
-                         0.0);
-}
-
-/// Krum's score (Blanchard et al. 2017) of each candidate among the candidates: the sum of squared
+/// Krum's score (Blanchard et al. 2017) of an update among m candidates: the sum of squared
 /// distances to the nearest m - f - 2 others; to at least one.
-std::vector<double> krum_scores(const std::vector<double>& distances, std::size_t n,
-                                const std::vector<std::size_t>& candidates, std::size_t byzantine) {
-  const std::size_t m = candidates.size();
-  const std::size_t neighbours = m > byzantine + 3 ? m - byzantine - 2 : 1;
-  std::vector<double> out, others;
-  for (const std::size_t i : candidates) {
-    others.clear();
-    for (const std::size_t j : candidates)
-      if (j != i) others.push_back(distances[i * n + j]);
-    out.push_back(sum_of_smallest(others, neighbours));
+class KrumScores {
+ public:
+  /// `distances`: n * n numbers. Sorts once, since Bulyan asks for n - 2f sets of candidates.
+  KrumScores(const std::vector<double>& distances, std::size_t n, std::size_t byzantine)
+      : distances_(distances), n_(n), byzantine_(byzantine), nearest_(n), is_candidate_(n, true) {
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j)
+        if (j != i) nearest_[i].push_back(j);
+      const double* const row = distances.data() + i * n;
+      std::stable_sort(nearest_[i].begin(), nearest_[i].end(),
+                       [&](std::size_t a, std::size_t b) { return row[a] < row[b]; });
+    }
   }
-  return out;
-}
+  /// The scores of these updates, all of which are candidates, added from the nearest on.
+  std::vector<double> of(const std::vector<std::size_t>& candidates) const {
+    const std::size_t m = candidates.size();
+    const std::size_t neighbours = m > byzantine_ + 3 ? m - byzantine_ - 2 : 1;
+    std::vector<double> out;
+    for (const std::size_t i : candidates) {
+      double sum = 0;
+      std::size_t found = 0;
+      for (const std::size_t j : nearest_[i]) {
+        if (!is_candidate_[j]) continue;
+        sum += distances_[i * n_ + j];
+        if (++found == neighbours) break;
+      }
+      out.push_back(sum);
+    }
+    return out;
+  }
+  void remove(std::size_t candidate) { is_candidate_[candidate] = false; }
+
+ private:
+  const std::vector<double>& distances_;
+  const std::size_t n_, byzantine_;
+  std::vector<std::vector<std::size_t>> nearest_;
+  std::vector<bool> is_candidate_;
+};
 
 /// A rule for f wrong updates of n; `byzantine` of the settings, or as many as n allows.
 class ByzantineRule : public RobustRule {
@@ -173,7 +190,7 @@ class KrumRule final : public ByzantineRule {
         squared_distances(round.ctx, round.updates(), global.size(), round.threads));
     std::vector<std::size_t> order(n);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    const std::vector<double> scores = krum_scores(distances, n, order, f);
+    const std::vector<double> scores = KrumScores(distances, n, f).of(order);
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
     order.resize(std::min(n, selected_ == 0 ? n - f : static_cast<std::size_t>(selected_)));
@@ -206,10 +223,12 @@ class BulyanRule final : public ByzantineRule {
         squared_distances(round.ctx, round.updates(), global.size(), round.threads));
     std::vector<std::size_t> left(n), selected;
     std::iota(left.begin(), left.end(), std::size_t{0});
+    KrumScores krum(distances, n, f);
     while (selected.size() < n - 2 * f) {
-      const std::vector<double> scores = krum_scores(distances, n, left, f);
+      const std::vector<double> scores = krum.of(left);
       const auto best = std::min_element(scores.begin(), scores.end()) - scores.begin();
       selected.push_back(left[static_cast<std::size_t>(best)]);
+      krum.remove(selected.back());
       left.erase(left.begin() + best);
     }
     std::sort(selected.begin(), selected.end());

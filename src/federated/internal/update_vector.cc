@@ -15,8 +15,7 @@ namespace {
 
 using tensor::DType;
 
-constexpr std::size_t kCheckBlock = 16'384;  // the norm is a sum over blocks of this size
-constexpr std::size_t kChunk = 16'384;       // values that are converted at once
+constexpr std::size_t kChunk = 16'384;  // values that are converted at once
 
 Refusal refusal(RefusalReason reason, std::string message) {
   return {reason, Error(Code::kInvalid, std::move(message))};
@@ -152,10 +151,10 @@ Result<void, Refusal> UpdateVector::check_side(const Part& part) const {
 Result<double, Refusal> UpdateVector::check(std::size_t size) const {
   for (const Part& part : parts_)
     if (auto side = check_side(part); !side.ok()) return std::move(side).error();
-  std::vector<float> scratch(std::min(size, kCheckBlock));
+  std::vector<float> scratch(std::min(size, kNormBlock));
   double sum = 0;
-  for (std::size_t first = 0; first < size; first += kCheckBlock) {
-    const auto viewed = view(first, std::span(scratch).first(std::min(kCheckBlock, size - first)));
+  for (std::size_t first = 0; first < size; first += kNormBlock) {
+    const auto viewed = view(first, std::span(scratch).first(std::min(kNormBlock, size - first)));
     if (!viewed.ok()) return unreadable(viewed.error());
     const std::span<const float> block = *viewed;
     const double squares = kernels::sum_of_squares(block.data(), block.size());

@@ -15,6 +15,9 @@
 
 namespace varda::federated {
 
+/// The norm is a sum over blocks of this size, from the first value on.
+inline constexpr std::size_t kNormBlock = 16'384;
+
 /// The tensors of a file for one tensor of the layout.
 struct EncodedTensor {
   const SafetensorsEntry* values = nullptr;  // dense or int8

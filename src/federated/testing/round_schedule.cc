@@ -247,6 +247,9 @@ class World {
     if (rng_->below(4) == 0) {
       std::set<std::string> clients = machine_->working();
       std::erase_if(clients, [&](const std::string&) { return rng_->below(6) == 0; });
+      if (rng_->below(4) == 0 && !clients.empty() &&
+          !apply(machine_->refuse_keys({{*clients.begin(), "bad_shares"}}, clock())))
+        return;
       if (static_cast<std::int64_t>(clients.size()) >= machine_->quorum() &&
           !apply(machine_->fix_clients(clients, clock())))
         return;

@@ -40,7 +40,17 @@ Result<std::unique_ptr<SecureSession>> SecureSession::join(const Task& task,
   if (!shared) return no_session();
   TRY(const auto shares, exchange({.method = "GET", .part = "shares"}));
   if (!shares) return no_session();
-  const Status taken = out->client_.take_shares(*shares);
+  TRY_VOID(out->client_.take_shares(*shares));
+  Json opened = out->client_.opened();
+  for (const Json& name : opened["unopened"].as_array())
+    log::warn("neighbour sent shares that cannot be opened",
+              {{"task", task.id}, {"neighbour", name.as_string()}});
+  TRY(const auto reported,
+      exchange({.method = "PUT", .part = "opened", .body = std::move(opened)}));
+  if (!reported) return no_session();
+  TRY(const auto members, exchange({.method = "GET", .part = "opened"}));
+  if (!members) return no_session();
+  const Status taken = out->client_.take_members(*members);
   if (!taken.ok() && taken.error().code() == Code::kUnavailable) return no_session();
   TRY_VOID(taken);
   return out;

@@ -1,6 +1,6 @@
 // SecureSession: one client in the secure sum of one task, over the aggregator's endpoints.
 //
-//   TRY(auto session, SecureSession::join(task, keys, exchange));   // keys, neighbours, shares
+//   TRY(auto session, SecureSession::join(task, keys, exchange));   // keys, shares, members
 //   if (!session) …                                                 // the round continues without
 //   TRY(const std::string file, session->masked(task, trained));
 //   … upload …
@@ -29,7 +29,7 @@ class SecureSession {
  public:
   struct Request {
     std::string method;  // PUT; GET waits until the aggregator has an answer
-    std::string part;    // keys, shares or unmask
+    std::string part;    // keys, shares, opened or unmask
     codec::Json body = {};
   };
   /// Sends a request until the aggregator answers. Nothing: the round is over for this client.

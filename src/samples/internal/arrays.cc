@@ -40,8 +40,11 @@ std::optional<RowImage> image_of(const tensor::Shape& row) {
   return std::nullopt;
 }
 
-codec::Image image_from(std::string_view bytes, const RowImage& form) {
-  codec::Image out{form.width, form.height, form.channels, {bytes.begin(), bytes.end()}};
+/// `memory`: the pixels of an earlier image.
+codec::Image image_from(std::string_view bytes, const RowImage& form,
+                        std::vector<std::uint8_t> memory = {}) {
+  codec::Image out{form.width, form.height, form.channels, std::move(memory)};
+  out.pixels.assign(bytes.begin(), bytes.end());
   if (!form.planes || form.channels == 1) return out;
   const std::size_t area = form.width * form.height;
   for (std::size_t i = 0; i < area; ++i) {
@@ -74,8 +77,8 @@ class Arrays final : public Readable {
  private:
   class Reader;
   bool has_pictures() const override { return std::holds_alternative<PictureInput>(*input_); }
-  Result<tensor::Tensor> allocate(std::size_t count) const override {
-    return std::visit([&](const auto& input) { return input.allocate(count); }, *input_);
+  Result<tensor::Tensor> allocate(std::size_t count, tensor::Pool& memory) const override {
+    return std::visit([&](const auto& input) { return input.allocate(count, memory); }, *input_);
   }
   std::unique_ptr<SampleReader> reader() const override;
 
@@ -153,8 +156,8 @@ class Arrays::Reader final : public SampleReader {
   Status read(const Place& at, Batch& out) override {
     if (const auto* picture = std::get_if<PictureInput>(&*arrays_.input_)) {
       TRY(const std::string_view bytes, x_.bytes(at.index));
-      picture->write(image_from(bytes, arrays_.form_), at.augment, at.seed, at.index, out.input,
-                     at.row);
+      codec::Image image = image_from(bytes, arrays_.form_, std::move(memory_.bytes));
+      picture->write(std::move(image), at.augment, at.seed, at.index, out.input, at.row, memory_);
     } else {
       const NumberInput& numbers = std::get<NumberInput>(*arrays_.input_);
       TRY(const auto values, x_.values(at.index));
@@ -169,6 +172,7 @@ class Arrays::Reader final : public SampleReader {
   const Arrays& arrays_;
   Array::Rows x_, y_;
   LabelCells cells_;
+  transform::Pixels memory_;
 };
 
 std::unique_ptr<SampleReader> Arrays::reader() const { return std::make_unique<Reader>(*this); }

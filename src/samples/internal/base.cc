@@ -3,11 +3,12 @@
 namespace varda::samples::internal {
 
 Result<Batch> Readable::read_until(const Context& ctx, std::span<const std::size_t> indices,
-                                   const Augment& augment, std::uint64_t seed) const {
+                                   const Augment& augment, std::uint64_t seed,
+                                   tensor::Pool& memory) const {
   if (augment.any() && !has_pictures())
     return Error(Code::kInvalid, "augment changes images, but the samples are numbers; remove it");
   Batch out;
-  TRY(out.input, allocate(indices.size()));
+  TRY(out.input, allocate(indices.size(), memory));
   const std::unique_ptr<SampleReader> samples = reader();
   for (std::size_t row = 0; row < indices.size(); ++row) {
     TRY_VOID(ctx.check());

@@ -37,16 +37,19 @@ class Readable : public Dataset {
   std::string fingerprint() const override { return fingerprint_; }
   Result<Batch> read(std::span<const std::size_t> indices, const Augment& augment,
                      std::uint64_t seed) const final {
-    return read_until(Context::background(), indices, augment, seed);
+    tensor::Pool memory(0);
+    return read_until(Context::background(), indices, augment, seed, memory);
   }
   Result<Batch> read_until(const Context& ctx, std::span<const std::size_t> indices,
-                           const Augment& augment, std::uint64_t seed) const final;
+                           const Augment& augment, std::uint64_t seed,
+                           tensor::Pool& memory) const final;
   Result<std::string> picture(std::size_t) const override { return std::string(); }
 
  protected:
   virtual bool has_pictures() const { return false; }
-  virtual Result<tensor::Tensor> allocate(std::size_t count) const = 0;
-  /// For the samples of one batch. It may keep files open.
+  /// The input of a batch. The readers write all values.
+  virtual Result<tensor::Tensor> allocate(std::size_t count, tensor::Pool& memory) const = 0;
+  /// For the samples of one batch. It may keep files open, and memory for the next sample.
   virtual std::unique_ptr<SampleReader> reader() const = 0;
 
   Labels labels_;

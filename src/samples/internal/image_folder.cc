@@ -49,8 +49,9 @@ class ImageFolder final : public Pictures {
     if (!numbers.ok()) return std::move(numbers).error().context(first_array_);
     numbers_ = std::move(numbers).value();
     if (!has_pictures()) return {};
-    TRY(const tensor::Tensor of_pictures, Pictures::allocate(1));
-    TRY(const tensor::Tensor of_arrays, numbers_->allocate(1));
+    tensor::Pool memory(0);
+    TRY(const tensor::Tensor of_pictures, Pictures::allocate(1, memory));
+    TRY(const tensor::Tensor of_arrays, numbers_->allocate(1, memory));
     if (of_pictures.shape() == of_arrays.shape()) return {};
     return Error(Code::kInvalid, first_array_ + " is an array for a tensor of shape " +
                                      tensor::to_string(of_arrays.shape()) +
@@ -117,8 +118,8 @@ class ImageFolder final : public Pictures {
     const Folder& folder = folders_[folder_of_[index]];
     return Item{root_ / folder.path / names_[index], std::nullopt, folder.class_name};
   }
-  Result<tensor::Tensor> allocate(std::size_t count) const override {
-    return has_pictures() ? Pictures::allocate(count) : numbers_->allocate(count);
+  Result<tensor::Tensor> allocate(std::size_t count, tensor::Pool& memory) const override {
+    return has_pictures() ? Pictures::allocate(count, memory) : numbers_->allocate(count, memory);
   }
   std::unique_ptr<SampleReader> reader() const override;
 

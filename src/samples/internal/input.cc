@@ -92,11 +92,11 @@ Result<NumberInput> NumberInput::bind(const tensor::Spec& input, const tensor::S
   return out;
 }
 
-Result<tensor::Tensor> NumberInput::allocate(std::size_t count) const {
+Result<tensor::Tensor> NumberInput::allocate(std::size_t count, tensor::Pool& memory) const {
   TRY_VOID(check_batch(count, values_ * tensor::element_bytes(input_.dtype)));
   tensor::Shape shape = {static_cast<std::int64_t>(count)};
   shape.insert(shape.end(), shape_.begin(), shape_.end());
-  return tensor::Tensor::allocate(input_.dtype, std::move(shape));
+  return memory.allocate(input_.dtype, std::move(shape));
 }
 
 Status NumberInput::check(double value) const {
@@ -187,19 +187,24 @@ Result<PictureInput> PictureInput::bind(const transform::Declaration& preprocess
   return out;
 }
 
-Result<tensor::Tensor> PictureInput::allocate(std::size_t count) const {
+Result<tensor::Tensor> PictureInput::allocate(std::size_t count, tensor::Pool& memory) const {
   const transform::ImageInput& image = *image_;
   TRY_VOID(check_batch(count, image.width() * image.height() * image.channels() *
                                   tensor::element_bytes(image.target().dtype)));
-  return image.allocate(count);
+  return memory.allocate(image.target().dtype, image.shape(count));
 }
 
 void PictureInput::write(codec::Image image, const Augment& augment, std::uint64_t seed,
-                         std::size_t index, tensor::Tensor& out, std::size_t row) const {
-  std::vector<float> pixels = image_->pixels(std::move(image));
-  if (augment.any())
-    change(pixels, image_->width(), image_->height(), image_->channels(), augment, seed, index);
-  image_->place(pixels, out, row);
+                         std::size_t index, tensor::Tensor& out, std::size_t row,
+                         transform::Pixels& memory) const {
+  if (!augment.any()) {
+    image_->write(image, out, row);
+    memory.bytes = std::move(image.pixels);
+    return;
+  }
+  memory = image_->pixels(std::move(image), std::move(memory));
+  change(memory, image_->width(), image_->height(), image_->channels(), augment, seed, index);
+  image_->place(memory, out, row);
 }
 
 }  // namespace varda::samples::internal

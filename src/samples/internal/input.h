@@ -21,7 +21,7 @@ class NumberInput {
   static Result<NumberInput> bind(const tensor::Spec& input, const tensor::Shape& sample);
 
   std::size_t values() const { return values_; }  // of a sample
-  Result<tensor::Tensor> allocate(std::size_t count) const;
+  Result<tensor::Tensor> allocate(std::size_t count, tensor::Pool& memory) const;
   /// kInvalid: a number that the input's type cannot hold.
   Status check(double value) const;
   /// Writes row `row`; `values` are checked.
@@ -45,10 +45,11 @@ class PictureInput {
                                    const tensor::Spec& input, std::optional<Size> own = {});
 
   const transform::ImageInput& image() const { return *image_; }
-  Result<tensor::Tensor> allocate(std::size_t count) const;
-  /// Augments image `index` of the dataset and writes it as row `row`.
+  Result<tensor::Tensor> allocate(std::size_t count, tensor::Pool& memory) const;
+  /// Augments image `index` of the dataset and writes it as row `row`. `memory` is used again for
+  /// the next image; its `bytes` are for decoding that image.
   void write(codec::Image image, const Augment& augment, std::uint64_t seed, std::size_t index,
-             tensor::Tensor& out, std::size_t row) const;
+             tensor::Tensor& out, std::size_t row, transform::Pixels& memory) const;
 
  private:
   std::optional<transform::ImageInput> image_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
+#include <utility>
 
 #include "codec/text.h"
 
@@ -19,8 +21,8 @@ Result<std::string> image_bytes(os::ReadableTree& tree, const os::Path& path) {
   return read_whole(*file, kImageBytesMax);
 }
 
-Result<codec::Image> decode(std::string_view bytes) {
-  auto image = codec::decode_image(bytes);
+Result<codec::Image> decode(std::string_view bytes, std::vector<std::uint8_t> memory) {
+  auto image = codec::decode_image(bytes, codec::kImagePixelsMax, std::move(memory));
   // The message says what to change, so a later attempt fails again.
   if (!image.ok() && image.error().code() == Code::kUnsupported)
     return Error(Code::kInvalid, image.error().message());
@@ -46,7 +48,7 @@ Status check_decodable(std::string_view path) {
                std::string(path) + " is neither JPEG nor PNG; convert the image, or remove it");
 }
 
-Result<codec::Image> cropped(const codec::Image& image, const Box& box) {
+Result<codec::Image> cropped(codec::Image image, const Box& box) {
   // The written bounds may be fractions, or lie a little outside.
   const auto range = [](float from, float to,
                         std::size_t size) -> std::optional<std::pair<std::size_t, std::size_t>> {
@@ -63,21 +65,23 @@ Result<codec::Image> cropped(const codec::Image& image, const Box& box) {
     return Error(Code::kInvalid, "the box lies outside the image of " +
                                      std::to_string(image.width) + "x" +
                                      std::to_string(image.height) + " pixels; correct the box");
-  codec::Image out{across->second - across->first, down->second - down->first, image.channels, {}};
-  out.pixels.reserve(out.width * out.height * out.channels);
-  for (std::size_t y = down->first; y < down->second; ++y) {
-    const auto row = image.pixels.begin() + static_cast<std::ptrdiff_t>(
-                                                (y * image.width + across->first) * image.channels);
-    out.pixels.insert(out.pixels.end(), row,
-                      row + static_cast<std::ptrdiff_t>(out.width * image.channels));
+  // In place: a row moves towards the front, over pixels outside the box and rows that moved.
+  const std::size_t width = across->second - across->first, height = down->second - down->first;
+  const std::size_t row_bytes = width * image.channels;
+  for (std::size_t y = 0; y < height; ++y) {
+    const std::size_t from = ((down->first + y) * image.width + across->first) * image.channels;
+    std::memmove(image.pixels.data() + y * row_bytes, image.pixels.data() + from, row_bytes);
   }
-  return out;
+  image.width = width;
+  image.height = height;
+  image.pixels.resize(height * row_bytes);
+  return image;
 }
 
-Result<codec::Image> Pictures::image(const Item& item) const {
+Result<codec::Image> Pictures::image(const Item& item, std::vector<std::uint8_t> memory) const {
   TRY(const std::string bytes, image_bytes(tree_, item.path));
-  TRY(codec::Image image, decode(bytes));
-  if (item.box) return cropped(image, *item.box);
+  TRY(codec::Image image, decode(bytes, std::move(memory)));
+  if (item.box) return cropped(std::move(image), *item.box);
   return image;
 }
 
@@ -117,14 +121,16 @@ class Pictures::Reader final : public SampleReader {
 
   Status read(const Place& at, Batch& out) override {
     TRY(const Item item, pictures_.item(at.index));
-    TRY(codec::Image image, pictures_.image(item));
-    pictures_.input_->write(std::move(image), at.augment, at.seed, at.index, out.input, at.row);
+    TRY(codec::Image image, pictures_.image(item, std::move(memory_.bytes)));
+    pictures_.input_->write(std::move(image), at.augment, at.seed, at.index, out.input, at.row,
+                            memory_);
     const std::string_view label = item.label;
     return pictures_.labels_.append({&label, 1}, out);
   }
 
  private:
   const Pictures& pictures_;
+  transform::Pixels memory_;
 };
 
 std::unique_ptr<SampleReader> Pictures::reader() const { return std::make_unique<Reader>(*this); }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "samples/internal/base.h"
 #include "samples/internal/input.h"
@@ -23,7 +24,7 @@ bool is_image_name(std::string_view name);
 Status check_decodable(std::string_view path);
 
 /// The pixels of a box, at least one, cut at the image's edges.
-Result<codec::Image> cropped(const codec::Image& image, const Box& box);
+Result<codec::Image> cropped(codec::Image image, const Box& box);
 
 /// The format gives the place of each image, and the text of its label.
 class Pictures : public Readable {
@@ -46,8 +47,8 @@ class Pictures : public Readable {
   /// An error lacks the place of the sample.
   virtual Result<Item> item(std::size_t index) const = 0;
   bool has_pictures() const override { return true; }
-  Result<tensor::Tensor> allocate(std::size_t count) const override {
-    return input_->allocate(count);
+  Result<tensor::Tensor> allocate(std::size_t count, tensor::Pool& memory) const override {
+    return input_->allocate(count, memory);
   }
   std::unique_ptr<SampleReader> reader() const override;
 
@@ -55,7 +56,8 @@ class Pictures : public Readable {
 
  private:
   class Reader;
-  Result<codec::Image> image(const Item& item) const;
+  /// `memory`: the pixels of an earlier image.
+  Result<codec::Image> image(const Item& item, std::vector<std::uint8_t> memory = {}) const;
 
   const std::optional<PictureInput> input_;
 };

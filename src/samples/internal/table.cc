@@ -53,8 +53,8 @@ class Table final : public Readable {
     for (const char c : field) out += c == '"' ? "\"\"" : std::string(1, c);
     return out + "\"";
   }
-  Result<tensor::Tensor> allocate(std::size_t count) const override {
-    return input_->allocate(count);
+  Result<tensor::Tensor> allocate(std::size_t count, tensor::Pool& memory) const override {
+    return input_->allocate(count, memory);
   }
   std::unique_ptr<SampleReader> reader() const override;
 

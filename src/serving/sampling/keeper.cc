@@ -217,7 +217,7 @@ spool::Spool* Keeper::store_of(const Plan& plan) {
     }();
     if (!opened.ok()) {
       store.lock.reset();
-      model.set_problem("SpoolUnavailable", opened.error().message());
+      model.set_problem(kSpoolUnavailable, opened.error().message());
       log::warn("spool of samples not usable",
                 {{"model", model.name()}, {"error", opened.error()}});
       return nullptr;

@@ -28,6 +28,7 @@ class Keeper {
     std::size_t queue_max = 64;                           // requests
     std::size_t queue_bytes_max = std::size_t{32} << 20;  // with outputs and later answers
     std::chrono::milliseconds retry{5000};                // after a spool that could not be opened
+    std::chrono::milliseconds recount{500};               // least time between counts of a spool
     oip::Limits limits = {};
   };
   /// All references outlive the keeper.
@@ -46,8 +47,10 @@ class Keeper {
   };
   /// False: the queue is full, or stop() was called. Blocks on no disk.
   bool submit(Item item);
-  /// Opens the plan's spool in the background, so that its state is known without a sample.
+  /// Opens the plan's spool in the background, so that its state is known without a sample. An open
+  /// spool is counted again.
   void open(std::shared_ptr<const Plan> plan);
+  std::chrono::milliseconds recount_period() const { return options_.recount; }
   /// Writes the queued samples and ends the thread.
   void stop();
   /// Waits until the queue is empty and written. For tests.

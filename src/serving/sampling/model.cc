@@ -160,6 +160,12 @@ Json Model::describe() const {
   const MutexLock lock(mutex_);
   Json out = Json::object();
   std::string reason = problem_, message = problem_text_;
+  // Without its spool, the Keeper tries again with the next sample.
+  if (const SteadyTime now = system_clock().now();
+      plan_ != nullptr && now >= recount_at_ && problem_ != kSpoolUnavailable) {
+    recount_at_ = now + keeper_.recount_period();
+    keeper_.open(plan_);
+  }
   if (plan_ != nullptr) {
     const Counts& counts = *plan_->counts;
     Json scores = Json::array();

@@ -30,6 +30,9 @@ namespace varda::serving::sampling {
 class Keeper;
 class Model;
 
+/// Reason of a problem: the Keeper has no spool for the model.
+inline constexpr const char* kSpoolUnavailable = "SpoolUnavailable";
+
 /// Counts since a version began to serve with a configuration. Thread-safe.
 struct Counts {
   static constexpr std::size_t kScores = 20;
@@ -96,7 +99,8 @@ class Model {
   /// not fit, or it decides without an answer.
   std::optional<tiers::BoundPolicy> bind_policy(const ModelVersion& version) const;
 
-  /// Body of GET /v2/models/MODEL/samples.
+  /// Body of GET /v2/models/MODEL/samples. Other programs take samples from the spool, so the
+  /// Keeper counts them again soon after, for the next answer.
   codec::Json describe() const;
 
   /// State of the spool, set by the Keeper.
@@ -116,6 +120,7 @@ class Model {
   std::string invalid_ GUARDED_BY(mutex_);
   std::string problem_ GUARDED_BY(mutex_), problem_text_ GUARDED_BY(mutex_);
   std::uint64_t stored_ GUARDED_BY(mutex_) = 0, bytes_ GUARDED_BY(mutex_) = 0;
+  mutable SteadyTime recount_at_ GUARDED_BY(mutex_){};
 };
 
 }  // namespace varda::serving::sampling

@@ -94,6 +94,21 @@ TEST_F(Sampling, HardRequestIsKeptWithScoresAndAnswers) {
   EXPECT_EQ(codec::write_json(counts()["scores"]), "[0,0,0,0,0,0,0,0,0,0,0,0,1,0,0,1,0,1,0,0]");
 }
 
+TEST_F(Sampling, PendingFollowsSamplesThatOthersTake) {
+  models_.add("m", "3", kModel);
+  models_.samples_file("m", kSamples);
+  run({.recount = std::chrono::milliseconds(0)});
+  EXPECT_EQ(call("POST", "/v2/models/m/infer", hard()).status, 200);
+  const auto all = kept();
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(codec::write_json(counts()["pending"]), "1");
+  ASSERT_TRUE(spool::label(os::real_file_system(), directory_ / "m", all[0].id, "7").ok());
+  (void)counts();  // the question starts the count
+  keeper_->flush();
+  EXPECT_EQ(codec::write_json(counts()["pending"]), "0");
+  EXPECT_EQ(codec::write_json(counts()["bytes"]), "0");
+}
+
 TEST_F(Sampling, OnlyTheHardRowsOfABatchAreKept) {
   models_.add("m", "3", kModel);
   models_.samples_file("m", kSamples);

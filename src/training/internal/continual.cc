@@ -168,8 +168,8 @@ Status ContinualTerms::change(const Context& ctx, train::Trainer& trainer, const
   const std::size_t count = std::min(memory_.size(), static_cast<std::size_t>(batches_.size));
   while (drawn.size() < count)
     drawn.push_back(memory_[static_cast<std::size_t>(rng->below(memory_.size()))]);
-  TRY(const samples::Batch batch,
-      request_.old->read_until(ctx, drawn, request_.settings.augment, update.number));
+  TRY(const samples::Batch batch, request_.old->read_until(ctx, drawn, request_.settings.augment,
+                                                           update.number, batch_memory_));
   TRY(train::Batch made, batches_.make(batch, *request_.old, request_.settings, drawn.size()));
   TRY_VOID(complete(batch, made));
   TRY_VOID(trainer.accumulate(made).context("continual.agem"));

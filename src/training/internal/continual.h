@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "infer/engine.h"
 #include "samples/samples.h"
+#include "tensor/pool.h"
 #include "train/trainer.h"
 #include "training/internal/batches.h"
 #include "training/internal/predictor.h"
@@ -64,6 +65,7 @@ class ContinualTerms {
   std::optional<Values> fisher_;      // EWC, of each weight
   Values start_;
   std::vector<std::size_t> memory_;  // A-GEM: samples of `request_.old`
+  tensor::Pool batch_memory_{1};
 };
 
 }  // namespace varda::training

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "codec/digest.h"
 #include "codec/json.h"
+#include "tensor/pool.h"
 #include "train/order.h"
 #include "training/internal/result_files.h"
 #include "training/internal/run_checkpoint.h"
@@ -323,7 +324,8 @@ class Round {
       const auto part =
           std::span(drawn).subspan(first, std::min(kReadAtOnce, drawn.size() - first));
       TRY(const samples::Batch batch,
-          parts_.data.train().read_until(ctx_, part, settings_.augment, augment_seed_of_epoch()));
+          parts_.data.train().read_until(ctx_, part, settings_.augment, augment_seed_of_epoch(),
+                                         batch_memory_));
       for (std::size_t i = 0; i < part.size(); ++i) {
         TRY_VOID(ctx_.check());
         TRY(const samples::Batch row, row_of(batch, i));
@@ -423,8 +425,9 @@ class Round {
   std::uint64_t updates_ = 0;                          // of the round
   std::string identity_;
 
-  RunCheckpoint state_;         // the position; without the trainer's bytes
-  bool inside_update_ = false;  // the trainer has accumulated gradients
+  RunCheckpoint state_;           // the position; without the trainer's bytes
+  bool inside_update_ = false;    // the trainer has accumulated gradients
+  tensor::Pool batch_memory_{1};  // of private updates
   SteadyTime begin_, saved_at_;
   std::optional<SteadyTime> reported_at_;
   std::uint64_t begin_update_ = 0;
