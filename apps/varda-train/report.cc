@@ -207,7 +207,8 @@ std::string worst(const Outcome& outcome) {
   for (const training::Worst& one : outcome.worst)
     out += "<div class=\"card\">" + picture(one.picture) + "<div>expected <b>" +
            escaped(one.expected) + "</b>predicted <b>" + escaped(one.predicted) + "</b></div><p>" +
-           escaped(one.place) + "<br>loss " + number(one.loss) + "</p></div>\n";
+           (one.place.empty() ? "" : escaped(one.place) + "<br>") + "loss " + number(one.loss) +
+           "</p></div>\n";
   return out + "</div>\n";
 }
 

@@ -98,6 +98,14 @@ std::string artifact_name(const Contract& contract, const std::string& file) {
   return file == kModelFile ? contract.artifact + ".onnx" : contract.artifact;
 }
 
+/// The report leaves the node, and pictures and names of files must not. Labels and losses stay.
+void remove_samples(training::Outcome& outcome) {
+  for (training::Worst& one : outcome.worst) {
+    one.place.clear();
+    one.picture.clear();
+  }
+}
+
 Result<Finished> train_once(const Context& ctx, const Contract& contract, WorkerParts& parts,
                             training::Observer& observer) {
   const os::Path& directory = contract.job.directory;
@@ -106,10 +114,11 @@ Result<Finished> train_once(const Context& ctx, const Contract& contract, Worker
     return std::move(*before);
   }
   TRY_VOID(ctx.check());
-  TRY(const Trained trained, parts.train(ctx, contract.job, observer));
+  TRY(Trained trained, parts.train(ctx, contract.job, observer));
   if (!trained.has_model)
     return Finished{"", "", "", Json::object({{"data", trained.report}}), trained.result};
   TRY(const Delivery model, package(ctx, parts.fs, directory, trained.source));
+  remove_samples(trained.outcome);
   TRY(const Delivery report, write_report(parts.fs, contract.job, trained));
   Finished out{model.file, model.digest.hex(), report.digest.hex(),
                final_body(trained.outcome, {.artifact = artifact_name(contract, model.file),

@@ -81,6 +81,11 @@ class Workers : public ::testing::Test {
     out.outcome.classes = {"cat", "dog"};
     out.outcome.fingerprint = "sha256:1";
     out.outcome.samples = 7;
+    out.outcome.worst = {{.place = "front-door.jpg",
+                          .expected = "cat",
+                          .predicted = "dog",
+                          .loss = 4.5,
+                          .picture = "\xff\xd8\xff\xe0 GPS"}};
     return out;
   }
 
@@ -112,6 +117,16 @@ TEST_F(Workers, FinishedRunHandsOverModelAndResult) {
   EXPECT_EQ(data["report"].as_string(), "report-model-5");
   EXPECT_THAT(agent_.file("report-model-5"), HasSubstr("</html>"));
   EXPECT_EQ(agent_.body("/v1/progress")["phase"].as_string(), "Uploading");
+}
+
+TEST_F(Workers, ReportLeavesTheNodeWithoutPicturesAndNamesOfFiles) {
+  agent_.start();
+  EXPECT_EQ(run(environment()), 0);
+  const std::string report = agent_.file("report-model-5");
+  EXPECT_THAT(report, HasSubstr("expected <b>cat</b>predicted <b>dog</b>"));
+  EXPECT_THAT(report, HasSubstr("<p>loss 4.5</p>"));
+  EXPECT_THAT(report, Not(HasSubstr("front-door.jpg")));
+  EXPECT_THAT(report, Not(HasSubstr("<img")));
 }
 
 TEST_F(Workers, ModelWithLabelsIsHandedOverAsAnArchive) {

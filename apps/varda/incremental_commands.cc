@@ -9,6 +9,7 @@
 #include "cli/printer.h"
 #include "client_session.h"
 #include "command.h"
+#include "incremental/round_machine.h"
 #include "meta/object.h"
 
 namespace varda::app {
@@ -67,13 +68,16 @@ Status request_training(const Context& ctx, cli::Session& session, const std::st
 
 Status request_rollback(const Context& ctx, cli::Session& session, const std::string& name) {
   TRY(const IncrementalLearningJob job, read_job(ctx, session, name));
-  const Json& former = job.status.machine["previous"];
-  const bool deploys = job.status.stage == "Deploy" && job.status.state == "Running";
-  if (former.as_array().empty() && !deploys)
+  TRY(const incremental::State state,
+      incremental::parse_state(job.status.machine).context("status.machine"));
+  const bool candidate = incremental::candidate_serves(state);
+  if (state.previous.empty() && !candidate)
     return Error(Code::kInvalid,
                  "version " + job.status.version + " serves, and there is no version before it");
   TRY_VOID(annotate(ctx, session, name, IncrementalLearningJob::kRollbackAnnotation));
-  session.out("rollback requested; version " + job.status.version + " is to leave the service\n");
+  session.out("rollback requested; version " +
+              cli::harmless(candidate ? state.candidate : job.status.version) +
+              " is to leave the service\n");
   return {};
 }
 

@@ -292,7 +292,8 @@ class AgentImpl final : public Agent {
                                         .boot = boot.value_or(""),
                                         .changed = [this] { workers_->artifacts_changed(); }},
         fs_, *state_store_);
-    // Without the directory, workers get 503 for files, and everything else works.
+    // Without the directory, workers get 503 for files, and everything else works. The sender's
+    // task tries again.
     if (const Status loaded = artifacts_->load(); !loaded.ok())
       log::error("workers cannot upload files", {{"error", loaded.error()}});
     sender_ = std::make_unique<workers::ArtifactSender>(

@@ -20,6 +20,8 @@ constexpr std::int64_t kCountMax = 1'000'000'000'000;        // of reports; keep
 constexpr auto kStartsKept = std::chrono::hours(24);
 constexpr int kStepsMax = 64;               // of one call; a round has about ten
 constexpr std::int64_t kAbsorbedParts = 8;  // writes of a window's counters
+/// A roll-out waits so long for a server that is down.
+constexpr auto kServerWait = std::chrono::minutes(10);
 
 /// A text that the state may keep.
 std::string text_of(std::string_view text) {
@@ -602,6 +604,28 @@ class Machine {
     return std::find(state_.rolled.begin(), state_.rolled.end(), name) != state_.rolled.end();
   }
 
+  /// Whether a server that does not start had its time. The roll-out has waited for all nodes
+  /// before the last one.
+  bool is_given_up(const NodeReport& node) {
+    if (node.name != state_.rolled.back()) return true;
+    const WallTime end = state_.rolled_at + kServerWait;
+    if (end <= now_) return true;
+    due(end);
+    return false;
+  }
+
+  /// Nodes that serve nothing come last: their servers may never start.
+  std::vector<NodeReport>::const_iterator next_of_roll_out() const {
+    const auto& nodes = observation_.nodes;
+    const auto waits = [this](const NodeReport& node) {
+      return node.connected && !node.name.empty() && !is_rolled(node.name);
+    };
+    const auto serves = std::find_if(nodes.begin(), nodes.end(), [&waits](const NodeReport& node) {
+      return waits(node) && !node.serving.empty();
+    });
+    return serves != nodes.end() ? serves : std::find_if(nodes.begin(), nodes.end(), waits);
+  }
+
   bool roll_out() {
     std::size_t serving = 0;
     for (const NodeReport& node : observation_.nodes) {
@@ -609,6 +633,7 @@ class Machine {
       if (node.failed_version == state_.candidate)
         return refuse("LoadFailed", "node " + node.name + ": " + node.message);
       if (!node.connected) continue;  // the node follows when its link returns
+      if (node.serving.empty() && is_given_up(node)) continue;
       if (node.serving != state_.candidate)
         return wait("waits for node " + node.name + " to serve " + state_.candidate);
       ++serving;
@@ -617,10 +642,7 @@ class Machine {
       const auto [reason, problem] = live_problem(state_.candidate);
       if (!reason.empty()) return refuse(reason, problem);
     }
-    const auto next = std::find_if(
-        observation_.nodes.begin(), observation_.nodes.end(), [this](const NodeReport& node) {
-          return node.connected && !node.name.empty() && !is_rolled(node.name);
-        });
+    const auto next = next_of_roll_out();
     if (next == observation_.nodes.end() || state_.rolled.size() >= State::kRolledMax) {
       if (serving == 0) return wait("waits for a connected node that serves the model");
       return accept("all connected nodes serve version " + state_.candidate);
@@ -698,7 +720,7 @@ class Machine {
     const std::string request = text_of(observation_.rollback_request);
     if (request.empty() || request == state_.rollback_request) return;
     state_.rollback_request = request;
-    if (state_.stage == Stage::kDeploy) {
+    if (candidate_serves(state_)) {
       refuse("ManualRollback", "a user stopped version " + state_.candidate);
       return;
     }
@@ -830,6 +852,10 @@ Advance advance(const Settings& settings, const State& state, const Observation&
 std::optional<std::int64_t> new_samples(const State& state, const Observation& observation) {
   if (!observation.samples) return std::nullopt;
   return std::max<std::int64_t>(0, bounded_count(*observation.samples) - state.used);
+}
+
+bool candidate_serves(const State& state) {
+  return state.stage == Stage::kDeploy && (state.trial.has_value() || !state.rolled.empty());
 }
 
 Wanted wanted_of(const Settings& settings, const State& state) {

@@ -269,6 +269,10 @@ struct Wanted {
 };
 Wanted wanted_of(const Settings& settings, const State& state);
 
+/// True: a candidate is on trial, or nodes may serve it. A rollback request then stops the
+/// candidate, and otherwise the serving version.
+bool candidate_serves(const State& state);
+
 /// New samples, or nothing if they are not counted yet.
 std::optional<std::int64_t> new_samples(const State& state, const Observation& observation);
 

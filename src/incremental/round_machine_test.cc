@@ -634,6 +634,48 @@ TEST(LearningRollout, NodeWithoutALinkDoesNotHoldOthersUp) {
   EXPECT_EQ(job.wanted().version_for("edge1"), "2");
 }
 
+TEST(LearningRollout, NodeThatServesNothingComesLastAndIsAwaitedForAWhile) {
+  Job job;
+  job.node(0).serving.clear();
+  job.start();
+  job.complete();
+  EXPECT_THAT(job.state.rolled, ElementsAre("edge1"));
+  job.node(1).serving = "2";
+  job.step();
+  EXPECT_THAT(job.state.rolled, ElementsAre("edge1", "edge0"));
+  const Advance waiting = job.step();
+  EXPECT_EQ(job.state.message, "waits for node edge0 to serve 2");
+  ASSERT_TRUE(waiting.due);
+  EXPECT_LE(*waiting.due, job.state.rolled_at + minutes(10));
+  job.step(minutes(10));
+  EXPECT_EQ(job.state.rounds.back().outcome, Outcome::kAccepted);
+  EXPECT_EQ(job.wanted().version_for("edge0"), "2");
+}
+
+TEST(LearningRollout, ServerThatNeverStartsDoesNotHoldOthersUp) {
+  Job job;
+  job.start();
+  job.complete();
+  job.node(0).serving.clear();
+  job.step(minutes(5));
+  EXPECT_THAT(job.state.rolled, ElementsAre("edge0"));
+  job.step(minutes(5));
+  EXPECT_THAT(job.state.rolled, ElementsAre("edge0", "edge1"));
+  job.node(1).serving = "2";
+  job.step();
+  EXPECT_EQ(job.state.rounds.back().outcome, Outcome::kAccepted);
+}
+
+TEST(LearningRollout, VersionThatNoServerStartsIsNotAccepted) {
+  Job job;
+  for (NodeReport& node : job.observation.nodes) node.serving.clear();
+  job.start();
+  job.complete();
+  for (int i = 0; i < 5; ++i) job.step(hours(1));
+  EXPECT_EQ(job.phase(), "Deploy/Running");
+  EXPECT_EQ(job.state.message, "waits for a connected node that serves the model");
+}
+
 TEST(LearningRollout, OnlyNodeWithoutALinkIsAwaited) {
   Job job;
   job.observation.nodes.resize(1);
@@ -797,6 +839,34 @@ TEST(LearningRollback, UserStopsARollOut) {
   EXPECT_EQ(next.rolled_back, "2");
   EXPECT_EQ(job.state.rounds.back().reason, "ManualRollback");
   EXPECT_EQ(job.wanted().version_for("edge0"), "1");
+}
+
+TEST(LearningRollback, CandidateThatWaitsForItsWindowIsNotMeant) {
+  Job job;
+  job.accept();
+  job.settings.deploy_timer = TimeWindow{.start = hours(2), .end = hours(3)};
+  job.start();
+  job.complete();
+  ASSERT_EQ(job.phase(), "Deploy/Ready");
+  EXPECT_FALSE(candidate_serves(job.state));
+  job.observation.rollback_request = "a";
+  const Advance next = job.step();
+  EXPECT_EQ(next.rolled_back, "2");
+  EXPECT_EQ(job.wanted().serving, "1");
+  EXPECT_EQ(job.state.rounds.front().reason, "ManualRollback");
+  EXPECT_EQ(job.state.rounds.back().reason, "BaseRolledBack");
+}
+
+TEST(LearningRollback, RequestStopsACandidateOnTrial) {
+  Job job;
+  job.accept();
+  job.settings.trial = Trial{.answers = 100};
+  job.start();
+  job.complete();
+  EXPECT_TRUE(candidate_serves(job.state));
+  job.observation.rollback_request = "a";
+  EXPECT_EQ(job.step().rolled_back, "3");
+  EXPECT_EQ(job.wanted().serving, "2");
 }
 
 TEST(LearningRollback, RoundOfABaseThatWentBackFails) {

@@ -53,7 +53,11 @@ class Cloud final : public samples::Dataset {
     for (const std::int64_t label : labels_) ++out.at(static_cast<std::size_t>(label));
     return out;
   }
-  std::string fingerprint() const override { return name_ + std::to_string(size()); }
+  std::string fingerprint() const override {
+    std::string out = name_ + std::to_string(size());
+    for (const std::int64_t label : labels_) out += std::to_string(label);
+    return out;
+  }
   std::string place(std::size_t index) const override {
     return name_ + ", row " + std::to_string(index);
   }
@@ -306,6 +310,25 @@ TEST(Continual, StoppedRunContinuesWithTheSameBytes) {
       EXPECT_GT(processes, 3);
     }
   }
+}
+
+TEST(Continual, ChangedDataTrainAgainAlsoWithReplayedSamples) {
+  MemoryFileSystem fs;
+  RunSetup setup{.model = base(),
+                 .data = clusters("second", {3}, 24, 2),
+                 .old = clusters("old", {0, 1, 2}, 60, 3),
+                 .settings = quick(1, Json::object({{"replay", Json::object({{"samples", 20}})}})),
+                 .fs = &fs};
+  setup.data->add(1, 1, 3);
+  const auto first = trained(setup);
+  ASSERT_TRUE(first.ok()) << first.error();
+  const auto metrics = codec::parse_json(os::read_file(fs, "/out/metrics.json").value());
+  EXPECT_EQ((*metrics)["fingerprint"].as_string(), setup.data->fingerprint());
+  EXPECT_EQ(trained(setup).value(), *first);
+  // The same places, and another label.
+  setup.data = clusters("second", {3}, 24, 2);
+  setup.data->add(1, 1, 0);
+  EXPECT_NE(trained(setup).value(), *first);
 }
 
 TEST(Continual, ElasticTermHoldsTheWeightsThatMatter) {

@@ -58,8 +58,10 @@ class Run {
   Result<Outcome> run() {
     TRY_VOID(fs_.make_directories(request_.directory));
     TRY_VOID(os::remove_leftovers(fs_, request_.directory));
-    TRY(replayed_, add_replay(ctx_, request_));
+    // The fingerprint of mixed data has places only, and would hide a change of the files.
     TRY(identity_, identity_of(request_));
+    fingerprint_ = request_.train->fingerprint();
+    TRY(replayed_, add_replay(ctx_, request_));
     if (auto earlier = read_result(fs_, request_.directory, identity_)) {
       log::info("this run was finished before", {{"path", earlier->model.string()}});
       for (const EpochRecord& record : earlier->history) observer_.epoch(record);
@@ -377,7 +379,7 @@ class Run {
                 .stopped_early = state_.stopped,
                 .samples = data_.split().train.size(),
                 .replayed = replayed_,
-                .fingerprint = data_.train().fingerprint(),
+                .fingerprint = fingerprint_,
                 .seconds = state_.seconds};
     if (state_.evaluation) {
       out.metrics = std::move(state_.evaluation->metrics);
@@ -446,7 +448,7 @@ class Run {
 
   RunData data_;
   std::uint64_t replayed_ = 0;
-  std::string identity_;
+  std::string identity_, fingerprint_;  // of the data without replayed samples
   Batches batches_;
   std::unique_ptr<train::Trainer> trainer_;
   std::unique_ptr<ContinualTerms> terms_;              // null: none

@@ -91,7 +91,7 @@ std::vector<std::size_t> old_of(const Ledger& ledger, const IncrementalTask& tas
   Ids old;
   for (const LedgerRound& round : ledger.rounds)
     if (round.round != task.round && task.consumed.contains(round.round) &&
-        !task.refused.contains(round.round))
+        !task.refused.contains(round.round) && !round.refused)
       add(old, round.train);
   return indices_of(present, old);
 }
@@ -169,13 +169,16 @@ std::size_t Ledger::samples() const {
 std::string Ledger::encode() const {
   using codec::Json;
   Json list = Json::array();
-  for (const LedgerRound& round : rounds)
-    list.push_back(Json::object({{"round", round.round},
-                                 {"attempt", round.attempt},
-                                 {"trainProb", round.train_probability},
-                                 {"seed", std::to_string(round.seed)},
-                                 {"train", selection::text_of(round.train)},
-                                 {"evaluate", selection::text_of(round.evaluate)}}));
+  for (const LedgerRound& round : rounds) {
+    Json one = Json::object({{"round", round.round},
+                             {"attempt", round.attempt},
+                             {"trainProb", round.train_probability},
+                             {"seed", std::to_string(round.seed)},
+                             {"train", selection::text_of(round.train)},
+                             {"evaluate", selection::text_of(round.evaluate)}});
+    if (round.refused) one.set("refused", true);
+    list.push_back(std::move(one));
+  }
   const std::string text = codec::write_json(list);
   return codec::write_json(Json::object({{"version", selection::kVersion},
                                          {"sha256", codec::Sha256::of(text).hex()},
@@ -213,6 +216,7 @@ Result<Ledger> Ledger::decode(std::string_view bytes) {
     round.seed = *seed;
     TRY(round.train, selection::ids_from(one, "train"));
     TRY(round.evaluate, selection::ids_from(one, "evaluate"));
+    round.refused = one["refused"].as_bool();
     samples += round.train.size() + round.evaluate.size();
     if (samples > kSamplesMax) return damaged("too many samples");
     out.rounds.push_back(std::move(round));
@@ -252,6 +256,8 @@ Result<Selection> select(os::FileSystem& fs, const os::Path& directory, const In
     return is_current(one) ||
            (!task.consumed.contains(one.round) && !task.refused.contains(one.round));
   });
+  for (LedgerRound& one : ledger.rounds)
+    if (task.refused.contains(one.round)) one.refused = true;
   Ids used;
   for (const LedgerRound& one : ledger.rounds) {
     add(used, one.train);

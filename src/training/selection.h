@@ -36,6 +36,8 @@ struct LedgerRound {
   double train_probability = 0.8;
   std::uint64_t seed = 1;
   std::vector<SampleId> train, evaluate;  // ascending
+  // An assignment named the round as refused. Later assignments may forget that.
+  bool refused = false;
   bool operator==(const LedgerRound&) const = default;
 };
 

@@ -110,6 +110,21 @@ TEST(Selection, RefusedSamplesAreUsedButNeverOld) {
   EXPECT_THAT(selected(fs, next, ids(0, 60)).old, IsEmpty());
 }
 
+TEST(Selection, LedgerRemembersRefusedRoundsThatLaterAssignmentsForget) {
+  MemoryFileSystem fs;
+  selected(fs, round(1), ids(0, 50));
+  IncrementalTask next = round(2);
+  next.refused.add(1);
+  selected(fs, next, ids(0, 60));
+  IncrementalTask later = round(3);
+  later.consumed.add(1);
+  later.consumed.add(2);
+  const Selection third = selected(fs, later, ids(0, 70));
+  EXPECT_THAT(third.old, ::testing::Each(::testing::Ge(50u)));
+  EXPECT_THAT(third.old, ::testing::Not(IsEmpty()));
+  EXPECT_THAT(all_of(third), SizeIs(10));
+}
+
 TEST(Selection, FailedRoundGivesItsSamplesBack) {
   MemoryFileSystem fs;
   const Selection first = selected(fs, round(1), ids(0, 50));

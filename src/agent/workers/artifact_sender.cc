@@ -27,12 +27,24 @@ ArtifactSender::ArtifactSender(Options options, ArtifactStore& store, os::FileSy
 
 std::vector<runtime::Task> ArtifactSender::tasks() {
   return {{.name = "uploads",
-           .due = [this] { return store_.due(); },
+           .due = [this] { return store_.loaded() ? store_.due() : load_at_; },
            .step = [this](const Context& ctx) { step(ctx); },
            .wakeup = &store_.wakeup()}};
 }
 
+void ArtifactSender::load_store() {
+  const Status loaded = store_.load_again();
+  if (loaded.ok()) {
+    retry_ = options_.retry_first;
+    return log::info("workers can upload files again");
+  }
+  log::warn("workers cannot upload files, retrying", {{"error", loaded.error()}});
+  load_at_ = clock_.now() + retry_;
+  retry_ = std::min(retry_ * 2, options_.retry_max);
+}
+
 void ArtifactSender::step(const Context& ctx) {
+  if (!store_.loaded()) return load_store();
   const auto pending = store_.take();
   if (!pending) return;
   bool progressed = false;

@@ -33,6 +33,7 @@ class ArtifactSender {
 
  private:
   void step(const Context& ctx);
+  void load_store();
   Status send(const Context& ctx, const ArtifactStore::Pending& pending, bool& progressed);
   Status send_to_registry(const Context& ctx, const ArtifactStore::Pending& pending,
                           const BucketUpload::Progress& progress);
@@ -46,6 +47,7 @@ class ArtifactSender {
   const kube::Client& api_;
   BucketUpload bucket_upload_;
   std::chrono::milliseconds retry_;  // the task's thread only
+  SteadyTime load_at_{};             // the same
   metrics::Counter* sent_bytes_ = nullptr;
   metrics::Counter* uploaded_ = nullptr;
 };

@@ -119,6 +119,29 @@ class Sender : public ::testing::Test {
   const std::string bytes_ = std::string(2500, 'x');
 };
 
+TEST(SenderOfAStoreThatFailed, LoadIsRepeatedUntilItSucceeds) {
+  ManualClock clock;
+  os::testing::MemoryFileSystem fs;
+  CHECK(fs.make_directories("/data", 0700).ok());
+  const auto records = core::StateStore::in_memory();
+  ArtifactStore store({.root = "/data/uploads", .boot = "1", .clock = &clock}, fs, *records);
+  FakeRegistry registry;
+  kube::Client api{net::loopback(registry.handler()), {}};
+  ArtifactSender sender({.clock = &clock}, store, fs, api);
+  const runtime::Task task = sender.tasks().front();
+  fs.fail_nth(1, "mkdir");
+  ASSERT_FALSE(store.load().ok());
+  store.set_owners({kOwner});
+  fs.fail_nth(1, "mkdir");
+  EXPECT_LE(*task.due(), clock.now());
+  task.step(Context::background());
+  EXPECT_GT(*task.due(), clock.now());
+  task.step(Context::background());
+  EXPECT_TRUE(store.loaded());
+  EXPECT_EQ(task.due(), std::nullopt);
+  EXPECT_TRUE(store.begin(kOwner, {.name = "a", .length = 1, .total = 1}).ok());
+}
+
 TEST_F(Sender, FileGoesUpInPiecesAndLeavesTheDisk) {
   accept("weights", bytes_);
   step();

@@ -30,6 +30,13 @@ Error newer_piece() {
   return {Code::kConflict, "another request continues the upload of this artifact"};
 }
 
+/// A full or broken disk may recover. kExhausted would end the run of the worker.
+template <typename T>
+T as_unavailable(T result) {
+  if (result.ok()) return result;
+  return Error(Code::kUnavailable, "the node's disk failed: " + result.error().message());
+}
+
 Result<Sha256> sha256_of(os::File& file) {
   TRY_VOID(file.seek(0));
   codec::Sha256Stream stream;
@@ -114,7 +121,7 @@ class ArtifactStore::Piece final : public Upload {
     if (upload_->writer != number_) return newer_piece();
     if (bytes.size() > left_)
       return Error(Code::kInvalid, "the body is longer than the piece that it announced");
-    TRY_VOID(file_->write(bytes));
+    TRY_VOID(as_unavailable(file_->write(bytes)));
     left_ -= bytes.size();
     upload_->held += bytes.size();
     return {};
@@ -176,8 +183,7 @@ Status ArtifactStore::load() {
       record.artifacts.push_back(std::move(*artifact));
     }
   }
-  const MutexLock lock(mutex_);
-  records_ = std::move(records);
+  std::map<std::string, std::shared_ptr<Unfinished>> unfinished;
   for (const std::string& name : names) {
     if (wanted.contains(name)) continue;
     const std::size_t dash = name.find('-');
@@ -188,17 +194,37 @@ Status ArtifactStore::load() {
     const std::string stem = name.substr(0, dash);
     // A crash may leave the file of an uploaded artifact.
     if (rebooted || !total || !info || info->size_bytes > *total || recorded.contains(stem) ||
-        unfinished_.contains(stem)) {
+        unfinished.contains(stem)) {
       TRY_VOID(fs_.remove_all(path_of(name)));
       continue;
     }
     const auto upload = std::make_shared<Unfinished>(name, *total);
     const MutexLock upload_lock(upload->mutex);
     upload->held = info->size_bytes;
-    unfinished_.emplace(stem, upload);
+    unfinished.emplace(stem, upload);
   }
   if (rebooted) TRY_VOID(state_store_.put(kArtifactBoot, Json::object({{"id", options_.boot}})));
+  const MutexLock lock(mutex_);
+  records_ = std::move(records);
+  unfinished_ = std::move(unfinished);
   loaded_ = true;
+  return {};
+}
+
+bool ArtifactStore::loaded() const {
+  const MutexLock lock(mutex_);
+  return loaded_;
+}
+
+Status ArtifactStore::load_again() {
+  const MutexLock writing(writing_);
+  TRY_VOID(load());
+  std::optional<std::vector<ArtifactOwner>> owners;
+  {
+    const MutexLock lock(mutex_);
+    owners = std::exchange(early_owners_, std::nullopt);
+  }
+  if (owners) replace_owners(*owners);
   return {};
 }
 
@@ -212,10 +238,15 @@ Status ArtifactStore::put(const std::string& key, const Record& record) {
 
 void ArtifactStore::set_owners(const std::vector<ArtifactOwner>& owners) {
   const MutexLock writing(writing_);
+  replace_owners(owners);
+}
+
+void ArtifactStore::replace_owners(const std::vector<ArtifactOwner>& owners) {
   std::map<std::string, Json> removals;
   std::vector<std::string> files;
   {
     const MutexLock lock(mutex_);
+    if (!loaded_) early_owners_ = owners;
     if (!loaded_ || owners_ == owners) return;
     owners_ = owners;
     std::set<std::string> present;
@@ -398,7 +429,7 @@ Result<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::begin(const Artifa
   if (at != unfinished_.end() && at->second->total != piece.total) {
     const MutexLock other_lock(at->second->mutex);
     if (at->second->finishing) return newer_piece();
-    TRY_VOID(fs_.remove(path_of(at->second->file)));
+    TRY_VOID(as_unavailable(fs_.remove(path_of(at->second->file))));
     ++at->second->writer;
     unfinished_.erase(at);
     at = unfinished_.end();
@@ -416,16 +447,16 @@ Result<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::begin(const Artifa
                                       std::to_string(upload->held));
   ++upload->writer;  // from here on, another piece must not write
   TRY(std::unique_ptr<os::File> file,
-      fs_.open(path_of(upload->file), piece.first == 0 ? os::Open::kTruncate : os::Open::kCreate,
-               0600));
+      as_unavailable(fs_.open(path_of(upload->file),
+                              piece.first == 0 ? os::Open::kTruncate : os::Open::kCreate, 0600)));
   unfinished_[stem] = upload;
-  TRY(const std::uint64_t size, file->size());
+  TRY(const std::uint64_t size, as_unavailable(file->size()));
   if (size < piece.first) {  // cut by hand
     upload->held = size;
     return Error(Code::kConflict, "the next missing byte is " + std::to_string(size));
   }
-  TRY_VOID(file->truncate(piece.first));
-  TRY_VOID(file->seek(piece.first));
+  TRY_VOID(as_unavailable(file->truncate(piece.first)));
+  TRY_VOID(as_unavailable(file->seek(piece.first)));
   upload->held = piece.first;
   return std::unique_ptr<Upload>(
       std::make_unique<Piece>(*this, owner, piece, upload, upload->writer, std::move(file)));

@@ -71,8 +71,11 @@ class ArtifactStore {
   /// All references outlive the store.
   ArtifactStore(Options options, os::FileSystem& fs, core::StateStore& state_store);
 
-  /// Reads records and files. Call it first.
+  /// Reads records and files. Call it first. After a failure begin() refuses all pieces.
   Status load();
+  bool loaded() const;
+  /// Repeats a failed load(), then applies the last set_owners().
+  Status load_again();
   /// Drops the files and records of all other workers. Retries waiting uploads at once.
   void set_owners(const std::vector<ArtifactOwner>& owners);
 
@@ -83,7 +86,8 @@ class ArtifactStore {
   class Upload {
    public:
     virtual ~Upload() = default;
-    /// Quick enough for an I/O thread. kConflict: a newer piece took over. kExhausted: disk full.
+    /// Quick enough for an I/O thread. kConflict: a newer piece took over. kUnavailable: the disk
+    /// failed, or is full.
     virtual Status write(std::string_view bytes) = 0;
     /// After the last byte, makes the file durable and accepts the artifact. Blocks. Nothing: more
     /// bytes are missing. kUnavailable: retry.
@@ -150,6 +154,7 @@ class ArtifactStore {
   Status change_record(const Pending& pending, const std::function<void(Artifact&)>& by)
       EXCLUDES(writing_, mutex_);
   Status put(const std::string& key, const Record& record);
+  void replace_owners(const std::vector<ArtifactOwner>& owners) REQUIRES(writing_) EXCLUDES(mutex_);
   void notify();
 
   const Options options_;
@@ -161,6 +166,7 @@ class ArtifactStore {
   mutable Mutex mutex_;  // taken before those of uploads
   bool loaded_ GUARDED_BY(mutex_) = false;
   std::optional<std::vector<ArtifactOwner>> owners_ GUARDED_BY(mutex_);  // absent: no list yet
+  std::optional<std::vector<ArtifactOwner>> early_owners_ GUARDED_BY(mutex_);  // before loaded_
   Records records_ GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<Unfinished>> unfinished_ GUARDED_BY(mutex_);  // by stem
 };

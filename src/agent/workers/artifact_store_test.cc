@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "os/testing/crash_campaign.h"
 #include "os/testing/faults.h"
+#include "os/testing/memory_file_system.h"
 
 namespace varda::agent::workers {
 namespace artifact_store_test {
@@ -258,6 +259,48 @@ TEST(ArtifactStore, NewerPieceTakesOver) {
   EXPECT_EQ((*old)->write(kLog.substr(100, 100)).error().code(), Code::kConflict);
   EXPECT_FALSE((*old)->finish().ok());
   EXPECT_EQ(node.store.find(kOwner, "log")->sha256, Sha256::of(kLog));
+}
+
+TEST(ArtifactStore, FullDiskIsARetryAndTheFileIsAcceptedLater) {
+  for (const char* call : {"open", "size", "truncate", "seek", "write"}) {
+    SCOPED_TRACE(call);
+    os::testing::MemoryFileSystem fs;
+    ASSERT_TRUE(fs.make_directories("/data", 0755).ok());
+    const auto records = core::StateStore::in_memory();
+    Node node(fs, *records);
+    ASSERT_TRUE(node.start().ok());
+    fs.fail_nth(1, call, Error(Code::kExhausted, "No space left on device"));
+    const auto full = send(node.store, "weights", kWeights, 0, kWeights.size());
+    ASSERT_FALSE(full.ok());
+    EXPECT_EQ(full.error().code(), Code::kUnavailable);
+    EXPECT_EQ(full.error().message(), "the node's disk failed: No space left on device");
+    EXPECT_TRUE(hand_over(node.store, "weights", kWeights).ok());
+  }
+}
+
+TEST(ArtifactStore, FailedLoadIsRepeatedWithTheOwnersThatCameMeanwhile) {
+  const auto records = core::StateStore::in_memory();
+  os::testing::MemoryFileSystem fs;
+  ASSERT_TRUE(fs.make_directories("/data", 0755).ok());
+  {
+    Node node(fs, *records);
+    ASSERT_TRUE(node.start().ok());
+    ASSERT_TRUE(send(node.store, "weights", kWeights, 0, 4000).ok());
+    ASSERT_TRUE(hand_over(node.store, "log", kLog).ok());
+  }
+  Node node(fs, *records);
+  fs.fail_nth(1, "list");
+  EXPECT_FALSE(node.start().ok());
+  node.store.set_owners({kOwner});
+  EXPECT_FALSE(node.store.loaded());
+  EXPECT_EQ(send(node.store, "a", kLog, 0, kLog.size()).error().code(), Code::kUnavailable);
+  fs.fail_nth(2, "stat");
+  EXPECT_FALSE(node.store.load_again().ok());
+  ASSERT_TRUE(node.store.load_again().ok());
+  EXPECT_TRUE(node.store.loaded());
+  EXPECT_EQ(node.store.offset(kOwner, "weights"), 4000u);
+  EXPECT_TRUE(node.store.find(kOwner, "log"));
+  EXPECT_TRUE(hand_over(node.store, "weights", kWeights).ok());
 }
 
 TEST(ArtifactStore, EmptyFileIsAccepted) {

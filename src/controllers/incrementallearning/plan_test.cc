@@ -12,6 +12,7 @@
 #include <map>
 
 #include "controllers/edgenode/plan.h"
+#include "controllers/incrementallearning/servers.h"
 #include "controllers/testing/golden.h"
 #include "runtime/last_applied.h"
 
@@ -190,6 +191,19 @@ TEST_P(IncrementalGolden, WorkListContainsExactlyTheJobsWork) {
               expected.is_null() ? Json::object() : expected)
         << name;
   }
+}
+
+TEST(IncrementalServers, NodeThatDoesNotExistIsNotConnected) {
+  IncrementalWorld world;
+  world.edge_node = [](const std::string&) { return workers::EdgeNodePtr(); };
+  IncrementalPlan plan;
+  plan.servers.emplace_back().node = "edge9";
+  const api::IncrementalLearningJob job;
+  EXPECT_FALSE(look_at_servers(job, plan, world).at(0).report.connected);
+  auto node = std::make_shared<api::Node>();
+  node->metadata.name = "edge9";
+  world.nodes.push_back(std::move(node));
+  EXPECT_TRUE(look_at_servers(job, plan, world).at(0).report.connected);
 }
 
 class IncrementalLabelWay : public ::testing::Test {

@@ -59,10 +59,10 @@ class Look {
     out.name = server.name;
     out.report.name = server.node;
     const workers::EdgeNodePtr agent = world_.edge_node(server.node);
+    const api::Node* node = hosting::find_node(world_.nodes, server.node);
+    // A roll-out does not wait for a node that was removed, or that a user misspelt.
     out.report.connected =
-        !hosting::out_of_reach(server.node, hosting::find_node(world_.nodes, server.node),
-                               agent.get())
-             .has_value();
+        node != nullptr && !hosting::out_of_reach(server.node, node, agent.get()).has_value();
     if (job_.spec.users_serve()) {
       look_at_pod(server, out);
     } else {

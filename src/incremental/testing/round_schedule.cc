@@ -47,6 +47,7 @@ struct Node {
   std::string name;
   bool linked = true;
   bool disk_full = false;
+  enum class Start : std::uint8_t { kWorks, kFails, kNever } start = Start::kWorks;
   Wanted wanted;  // on the disk
   Server server;
 };
@@ -73,6 +74,8 @@ class World {
       nodes_.push_back(std::move(node));
       api_.nodes.push_back({.name = nodes_.back().name});
     }
+    // The trainer's node also tries candidates, and always starts in the end.
+    if (nodes > 1 && chance(10)) nodes_.back().start = Node::Start::kNever;
     samples_ = kInitialSamples;
     faults_ = below(5);
     api_.samples = samples_;
@@ -155,9 +158,13 @@ class World {
         node.linked = node.linked ? !chance(10 + 5 * faults_) : chance(60);
         break;
       }
-      case 6:
-        any_node().disk_full = chance(10 * faults_);
+      case 6: {
+        Node& node = any_node();
+        node.disk_full = chance(10 * faults_);
+        if (node.start != Node::Start::kNever)
+          node.start = chance(5 * faults_) ? Node::Start::kFails : Node::Start::kWorks;
         break;
+      }
       case 7:
         kill_something();
         break;
@@ -220,6 +227,7 @@ class World {
     for (Node& node : nodes_) {
       node.linked = true;
       node.disk_full = false;
+      if (node.start == Node::Start::kFails) node.start = Node::Start::kWorks;
     }
     restart_operator();
     if (!settle("the round does not end")) return;
@@ -240,7 +248,7 @@ class World {
         return broken("sample " + std::to_string(sample) + " is lost");
     for (int i = 0; i < 20; ++i) quiet_step();
     for (const Node& node : nodes_)
-      if (node.server.loaded != state().serving.version)
+      if (node.start != Node::Start::kNever && node.server.loaded != state().serving.version)
         return broken("node " + node.name + " serves " + node.server.loaded);
     // An operator writes nothing while nothing changes.
     const std::uint64_t revision = api_.revision;
@@ -404,7 +412,7 @@ class World {
     report.connected = node.linked;  // by the gateway
     if (!node.linked) return;
     const Server& server = node.server;
-    report.serving = server.loaded;
+    report.serving = node.start == Node::Start::kWorks ? server.loaded : "";
     report.failed_version = server.failed_version;
     report.message = server.failed_version.empty() ? "" : "no such operator";
     report.counters = server.counters;
@@ -524,6 +532,7 @@ class World {
   // ---- servers ----
 
   void step_server(Node& node) {
+    if (node.start != Node::Start::kWorks) return;
     Server& server = node.server;
     const std::string& target = node.wanted.version_for(node.name);
     if (!target.empty() && target != server.loaded && !node.disk_full) load(server, target);

@@ -26,7 +26,8 @@ Result<Tensor> filled(const Tensor& tensor, std::int64_t rows) {
   const std::span<std::byte> to = out.mutable_bytes();
   std::ranges::copy(from, to.begin());
   for (std::size_t at = from.size(); at < to.size(); at += row)
-    std::ranges::copy(from.first(row), to.begin() + static_cast<std::ptrdiff_t>(at));
+    std::ranges::copy(from.subspan(at % from.size(), row),
+                      to.begin() + static_cast<std::ptrdiff_t>(at));
   return out;
 }
 

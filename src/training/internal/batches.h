@@ -13,8 +13,8 @@
 
 namespace varda::training {
 
-/// The tensor with `rows` rows: the missing ones are copies of the first. kInvalid: it has no row,
-/// or more rows.
+/// The tensor with `rows` rows: the missing ones are copies of all present ones in turn, so that no
+/// sample dominates the statistics of BatchNormalization. kInvalid: it has no row, or more rows.
 Result<tensor::Tensor> filled(const tensor::Tensor& tensor, std::int64_t rows);
 
 struct Batches {
