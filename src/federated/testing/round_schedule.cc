@@ -165,7 +165,7 @@ class World {
     const bool begins_again =
         machine_->round() == task_round_ &&
         (phase == RoundMachine::Phase::kWaiting || phase == RoundMachine::Phase::kTraining ||
-         machine_->reason() == "SecureAggregationFailed");
+         machine_->reason() == "SecureAggregationFailed" || machine_->reason() == "TooFewClients");
     if (secure_ && task_ && begins_again && machine_->open_task() != task_) {
       voided_.insert(*task_);
       std::erase_if(disk_, [&](const Stored& one) { return !machine_->in_use(one); });
