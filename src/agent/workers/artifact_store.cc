@@ -307,8 +307,10 @@ void ArtifactStore::adopt(const std::string& key, const std::string& uid, const 
   record.uid = uid;
   const std::size_t before = record.artifacts.size();
   for (const auto& [name, entry] : uploaded.as_object()) {
-    const bool present = std::any_of(record.artifacts.begin(), record.artifacts.end(),
-                                     [&](const Artifact& one) { return one.name == name; });
+    // clang 14 captures no structured bindings.
+    const bool present =
+        std::any_of(record.artifacts.begin(), record.artifacts.end(),
+                    [&wanted = name](const Artifact& one) { return one.name == wanted; });
     if (present || record.artifacts.size() >= kArtifactsMax) continue;
     Json item = entry;
     item.set("name", name);
