@@ -157,9 +157,9 @@ class Manifests(unittest.TestCase):
                 if key[1] not in SYSTEM:
                     continue
                 check_restricted(self, pod)
-                # Only the gateway has a file, and starts without it.
+                # Only gateway and operator have files, and start without them.
                 registry = {'name': 'registry', 'secret': {'secretName': 'varda-registry', 'optional': True}}
-                self.assertEqual(pod.get('volumes', []), [registry] if key[2] == 'varda-gateway' else [], key)
+                self.assertEqual(pod.get('volumes', []), [registry] if key[2] in ('varda-gateway', 'varda-operator') else [], key)
 
     def test_gateway_reaches_the_registry(self):
         registry = by_identity(manifests.rendered(KUSTOMIZE / 'artifact-registry-volume'))
