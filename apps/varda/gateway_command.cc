@@ -197,13 +197,19 @@ void add_gateway_command(Program program) {
   command->add_option("--tls-cert", flags->tls_cert,
                       "PEM of another certificate, then its chain; default: one of the authority");
   command->add_option("--tls-key", flags->tls_key, "PEM of the key of --tls-cert");
-  command->add_option("--registry", flags->registry.url,
-                      "URL of `varda registry` for files that nodes upload; default: none");
-  command->add_option("--registry-token-file", flags->registry.token_file,
-                      "file with the token of --registry; without the file, nodes cannot upload; "
-                      "default: none");
-  command->add_option("--registry-ca-file", flags->registry.ca_file,
-                      "PEM certificates to trust for --registry, in addition to the machine's");
+  command
+      ->add_option("--registry", flags->registry.url,
+                   "URL of `varda registry` for files that nodes upload; default: none")
+      ->take_last();
+  command
+      ->add_option("--registry-token-file", flags->registry.token_file,
+                   "file with the token of --registry; without the file, nodes cannot upload; "
+                   "default: none")
+      ->take_last();
+  command
+      ->add_option("--registry-ca-file", flags->registry.ca_file,
+                   "PEM certificates to trust for --registry, in addition to the machine's")
+      ->take_last();
   command
       ->add_option("--allow-stream-target", flags->stream_targets,
                    "address block, such as 127.0.0.0/8, that streams of workers may reach though "

@@ -163,14 +163,20 @@ void add_operator_command(Program program) {
       "YAML file with the server of each frameworkType, merged over the built-in table");
   add_controller_flags(*command, flags->controllers);
   add_allow_source_flag(*command, flags->allow_sources);
-  command->add_option("--registry", flags->registry.url,
-                      "URL of `varda registry`, which stores results of trainings; it keeps the "
-                      "files that objects name; default: none");
-  command->add_option("--registry-token-file", flags->registry.token_file,
-                      "file with the token of --registry; without the file, the operator does not "
-                      "use the registry; default: none");
-  command->add_option("--registry-ca-file", flags->registry.ca_file,
-                      "PEM certificates to trust for --registry, in addition to the machine's");
+  command
+      ->add_option("--registry", flags->registry.url,
+                   "URL of `varda registry`, which stores results of trainings; it keeps the "
+                   "files that objects name; default: none")
+      ->take_last();
+  command
+      ->add_option("--registry-token-file", flags->registry.token_file,
+                   "file with the token of --registry; without the file, the operator does not "
+                   "use the registry; default: none")
+      ->take_last();
+  command
+      ->add_option("--registry-ca-file", flags->registry.ca_file,
+                   "PEM certificates to trust for --registry, in addition to the machine's")
+      ->take_last();
   command
       ->add_option("--job-gateway", flags->job_gateway,
                    "https://HOST:PORT where the agents of Jobs reach a gateway, for TrainingModels "

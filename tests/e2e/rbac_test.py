@@ -144,6 +144,7 @@ class Rbac(unittest.TestCase):
             for key, value in values.items():
                 argument = argument.replace('$(%s)' % key, value)
             flag, _, value = argument.partition('=')
+            argument = argument.replace('/var/run/varda', str(self.work / kind) + '-secrets')
             arguments.append(flag + '=127.0.0.1:0' if flag in ('--admin', '--listen') else argument)
         return self.start(name, m.VARDA, *arguments, '--kubeconfig', self.work / kind, *more)
 
@@ -260,6 +261,9 @@ class Rbac(unittest.TestCase):
         self.digests = {v: m.pack(self.cluster, v, served / ('digits-%s.tar.gz' % v)) for v in ('3', '4')}
         (self.work / 'train.csv').write_text('name,age\nAnn,3\n')
 
+        secret = self.work / 'operator-secrets' / 'registry'  # the registry itself does not answer
+        secret.mkdir(parents=True)
+        (secret / 'token').write_text('token')
         first, log = self.start_deployed('operator-1', 'operator', '--registry', 'http://127.0.0.1:1')
         _, gateway_log = self.start_deployed('gateway-1', 'gateway')
         self.gateway = self.line(gateway_log, 'gateway', 'gateway listens for nodes')
