@@ -31,8 +31,9 @@ class RegistryServer {
     bool listen_any_if_taken = false;
     std::optional<net::TlsServer> tls;
     registry::Service::Options service;
-    /// Digests of blobs to keep, besides those that versions name. After an error, nothing is
-    /// collected. Null: no others. Runs on the collector's thread; `own` is this registry.
+    /// Digests of blobs to keep, besides those that versions and lists of clusters name. After an
+    /// error, nothing is collected. Null: no others. Runs on the collector's thread; `own` is this
+    /// registry.
     std::function<Result<std::set<codec::Sha256>>(const Context&, const registry::Target& own)>
         named;
   };

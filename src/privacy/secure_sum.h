@@ -143,8 +143,8 @@ class SumServer {
   Json shares_for(const std::string& client) const;
 
   Status take_opened(const std::string& client, const Json& message);
-  /// Fixes the clients that add masks: those that answered, without clients whose shares too few
-  /// neighbours hold. kUnavailable: too few are left.
+  /// Fixes the clients that add masks: those that answered, if enough neighbours hold their shares.
+  /// kUnavailable: too few are left.
   Status close_opened();
   /// Clients that add masks.
   const std::set<std::string>& members() const { return shared_; }

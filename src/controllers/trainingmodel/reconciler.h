@@ -54,7 +54,7 @@ class TrainingReconciler {
   runs::FailedPods failed_pods_;
   Mutex mutex_;
   hosting::PassingProblems passing_ GUARDED_BY(mutex_);
-  /// Tokens with a Secret whose EdgeNode is not in the cache yet. A retry makes no second Secret.
+  /// The token of a Secret, until the cache has the EdgeNode. A retry makes no second Secret.
   struct PendingToken {
     std::string uid;  // of the run
     hosting::AgentToken token;
