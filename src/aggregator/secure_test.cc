@@ -492,15 +492,24 @@ Json broken_shares(ByHand& one, std::size_t count) {
   return Json::object({{"shares", std::move(shares)}});
 }
 
-TEST_F(SecureMessages, ClientWithSharesThatNeighboursCannotOpenIsOutOfTheSum) {
-  open_round();
-  start_clients(1);
-  const auto first = by_hand(0);
-  send_keys(*first);
-  take_neighbours(*first);
-  EXPECT_EQ(ask(first->name(), "PUT", first->path("shares"), text(broken_shares(*first, 4))).status,
-            200);
-  take_shares(*first);
+class BadShares : public SecureMessages {
+ protected:
+  /// Opens a round in which so many neighbours cannot open the shares of the first client.
+  auto join_with_broken_shares(std::size_t count) {
+    open_round();
+    start_clients(1);
+    auto first = by_hand(0);
+    send_keys(*first);
+    take_neighbours(*first);
+    const std::string shares = text(broken_shares(*first, count));
+    EXPECT_EQ(ask(first->name(), "PUT", first->path("shares"), shares).status, 200);
+    take_shares(*first);
+    return first;
+  }
+};
+
+TEST_F(BadShares, ClientWithSharesThatNeighboursCannotOpenIsOutOfTheSum) {
+  const auto first = join_with_broken_shares(4);
   EXPECT_EQ(ask(first->name(), "GET", first->path("opened") + "?wait=20").status, 403);
   const Snapshot end = finished();
   EXPECT_EQ(end.reason, "Complete") << end.message;
@@ -514,15 +523,8 @@ TEST_F(SecureMessages, ClientWithSharesThatNeighboursCannotOpenIsOutOfTheSum) {
   EXPECT_EQ(end.clients[0].reason, "bad_shares: 4 of 4 neighbours cannot open its shares");
 }
 
-TEST_F(SecureMessages, OneShareThatCannotBeOpenedCostsNoClient) {
-  open_round();
-  start_clients(1);
-  const auto first = by_hand(0);
-  send_keys(*first);
-  take_neighbours(*first);
-  EXPECT_EQ(ask(first->name(), "PUT", first->path("shares"), text(broken_shares(*first, 1))).status,
-            200);
-  take_shares(*first);
+TEST_F(BadShares, OneShareThatCannotBeOpenedCostsNoClient) {
+  const auto first = join_with_broken_shares(1);
   take_members(*first);
   const std::string bytes =
       first->update(delta_of(first->name(), 1, changes()), samples_of(first->name()));
