@@ -303,13 +303,7 @@ TEST_F(IncrementalInACluster, RequestOfThePersonStartsARoundOnce) {
 
 TEST_F(IncrementalInACluster, RollbackBringsBackTheVersionBefore) {
   start_all();
-  begin_round(12, "1", 'a');
-  remember_trainer();
-  report_result(1, 1, 80, 97, 'b');
-  ASSERT_TRUE(eventually([&] { return target() != "1"; })) << api_.get(kJob).text;
-  const std::string version = target();
-  serve(version);
-  ASSERT_TRUE(eventually([&] { return machine("version") == version; }));
+  accept_round();
   ASSERT_TRUE(eventually(
       [&] { return get(kEdgeaiModels + "/digits").at("spec/sha256").as_string() == digest('b'); }));
   patch(kJob, "{metadata: {annotations: {edgeai.io/rollback: '17'}}}");
